@@ -85,10 +85,14 @@ impl Timestamp {
     pub fn parse(text: &str) -> Result<Self, InvalidTimestamp> {
         if let Ok(moment) = OffsetDateTime::parse(text, &Rfc3339) {
             let epoch_ms = moment.unix_timestamp_nanos().div_euclid(1_000_000);
-            return i64::try_from(epoch_ms).map(Self::from_epoch_ms).map_err(|_| InvalidTimestamp);
+            return i64::try_from(epoch_ms)
+                .map(Self::from_epoch_ms)
+                .map_err(|_| InvalidTimestamp);
         }
         let date = time::Date::parse(text, DATE).map_err(|_| InvalidTimestamp)?;
-        Ok(Self::from_epoch_seconds(date.midnight().assume_utc().unix_timestamp()))
+        Ok(Self::from_epoch_seconds(
+            date.midnight().assume_utc().unix_timestamp(),
+        ))
     }
 }
 
@@ -132,9 +136,14 @@ pub trait Clock: Send + Sync {
 pub struct SystemClock;
 
 impl Clock for SystemClock {
-    #[expect(clippy::disallowed_methods, reason = "the one place that reads the system's clock")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the one place that reads the system's clock"
+    )]
     fn now(&self) -> Timestamp {
-        let epoch_ms = OffsetDateTime::now_utc().unix_timestamp_nanos().div_euclid(1_000_000);
+        let epoch_ms = OffsetDateTime::now_utc()
+            .unix_timestamp_nanos()
+            .div_euclid(1_000_000);
         Timestamp::from_epoch_ms(i64::try_from(epoch_ms).unwrap_or(LATEST_EPOCH_MS))
     }
 }
@@ -149,12 +158,15 @@ impl ManualClock {
     /// A clock that stands still at `now`.
     #[must_use]
     pub fn at(now: Timestamp) -> Self {
-        Self { epoch_ms: AtomicI64::new(now.epoch_ms()) }
+        Self {
+            epoch_ms: AtomicI64::new(now.epoch_ms()),
+        }
     }
 
     /// Moves the clock by `seconds`.
     pub fn advance_seconds(&self, seconds: i64) {
-        self.epoch_ms.fetch_add(seconds.saturating_mul(1000), Ordering::SeqCst);
+        self.epoch_ms
+            .fetch_add(seconds.saturating_mul(1000), Ordering::SeqCst);
     }
 }
 
@@ -172,17 +184,28 @@ mod tests {
 
     #[test]
     fn a_date_is_its_midnight_and_an_offset_is_brought_to_utc() {
-        assert_eq!(Timestamp::parse("2026-11-30").unwrap().to_string(), "2026-11-30T00:00:00.000Z");
         assert_eq!(
-            Timestamp::parse("2026-11-30T08:15:00.5+08:00").unwrap().to_string(),
+            Timestamp::parse("2026-11-30").unwrap().to_string(),
+            "2026-11-30T00:00:00.000Z"
+        );
+        assert_eq!(
+            Timestamp::parse("2026-11-30T08:15:00.5+08:00")
+                .unwrap()
+                .to_string(),
             "2026-11-30T00:15:00.500Z"
         );
     }
 
     #[test]
     fn what_is_no_moment_is_refused() {
-        for text in ["", "yesterday", "2026-13-01", "2026-02-30", "20261130", "2026-11-30T25:00:00Z"]
-        {
+        for text in [
+            "",
+            "yesterday",
+            "2026-13-01",
+            "2026-02-30",
+            "20261130",
+            "2026-11-30T25:00:00Z",
+        ] {
             assert_eq!(Timestamp::parse(text), Err(InvalidTimestamp), "{text}");
         }
     }

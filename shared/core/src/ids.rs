@@ -13,7 +13,9 @@ pub fn time_sortable(now: Timestamp, random: &dyn Random) -> Result<String, Rand
     let mut bytes = [0_u8; 10];
     random.fill(&mut bytes)?;
     let epoch_ms = u64::try_from(now.epoch_ms()).unwrap_or(0);
-    Ok(Builder::from_unix_timestamp_millis(epoch_ms, &bytes).into_uuid().to_string())
+    Ok(Builder::from_unix_timestamp_millis(epoch_ms, &bytes)
+        .into_uuid()
+        .to_string())
 }
 
 /// `bytes.len()` random bytes as lower-case hexadecimal.

@@ -21,7 +21,10 @@ pub struct RandomUnavailable;
 pub struct SystemRandom;
 
 impl Random for SystemRandom {
-    #[expect(clippy::disallowed_methods, reason = "the one place that asks the operating system")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the one place that asks the operating system"
+    )]
     fn fill(&self, bytes: &mut [u8]) -> Result<(), RandomUnavailable> {
         getrandom::fill(bytes).map_err(|_| RandomUnavailable)
     }
@@ -37,7 +40,9 @@ impl SequenceRandom {
     /// A sequence that is fully decided by `seed`.
     #[must_use]
     pub fn seeded(seed: u64) -> Self {
-        Self { state: AtomicU64::new(seed) }
+        Self {
+            state: AtomicU64::new(seed),
+        }
     }
 }
 

@@ -1,0 +1,165 @@
+//! The audit event: who asked what, with which key, and what was decided.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::clock::Timestamp;
+
+/// The version of the event's schema; it rises when a field changes its meaning or goes away.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// How long events are kept, when nothing else is configured.
+pub const DEFAULT_RETENTION_DAYS: u32 = 400;
+
+/// Parameters are cut after this many characters, when nothing else is configured.
+pub const DEFAULT_PARAMETERS_MAX_CHARS: usize = 2_000;
+
+/// Free text from a caller's headers is cut after this many characters.
+pub const HEADER_MAX_CHARS: usize = 256;
+
+/// What was decided about a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Decision {
+    /// The call was let through (whatever came of it).
+    Allowed,
+    /// The key is good, but may not do this.
+    Denied,
+    /// There is no good key.
+    Unauthenticated,
+    /// The key asks too much.
+    Limited,
+}
+
+impl Decision {
+    /// The name on the wire.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Allowed => "allowed",
+            Self::Denied => "denied",
+            Self::Unauthenticated => "unauthenticated",
+            Self::Limited => "limited",
+        }
+    }
+}
+
+/// One decision, as it is written down.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuditEvent {
+    /// [`SCHEMA_VERSION`] of the writer.
+    pub schema_version: u32,
+    /// Identifier, UUID version 7: text order is time order.
+    pub event_id: String,
+    /// When the request came.
+    pub at: Timestamp,
+    /// The request's id, as the caller was told it.
+    pub request_id: String,
+    /// The decision.
+    pub decision: Decision,
+    /// HTTP status of the answer.
+    pub http_status: u16,
+    /// The MCP method, as far as the request could be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub method: Option<String>,
+    /// The tool that was named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool: Option<String>,
+    /// The key's id; absent when the key is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key_id: Option<String>,
+    /// For a key that is not good: the beginning of its hash. Never the key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key_fingerprint: Option<String>,
+    /// The key's owner; absent for system keys.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+    /// The address that the request came from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source_ip: Option<String>,
+    /// The caller's `User-Agent`, cut.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user_agent: Option<String>,
+    /// The MCP revision that the request named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub protocol_version: Option<String>,
+    /// What went wrong, one stable word: `invalid_arguments`, `backend_unavailable`, `key_expired`, …
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error_class: Option<String>,
+    /// From the request's arrival to the answer.
+    pub duration_ms: u64,
+    /// The call's arguments as JSON text, cut.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parameters: Option<String>,
+    /// Size of the arguments before they were cut.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub params_bytes: Option<u64>,
+    /// The knowledge bases that were asked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub knowledge_bases: Vec<String>,
+    /// Number of items in the answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result_count: Option<u64>,
+    /// What the guard found, by rule.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub guard_findings: BTreeMap<String, u64>,
+}
+
+impl AuditEvent {
+    /// The partition under which the event is stored: the key (or its fingerprint) and the day.
+    #[must_use]
+    pub fn partition(&self) -> String {
+        let key = self
+            .key_id
+            .as_deref()
+            .or(self.key_fingerprint.as_deref())
+            .unwrap_or("none");
+        format!("{key}#{}", self.at.day())
+    }
+}
+
+/// The first `max_chars` characters, never half of one; what was cut ends in `…`.
+#[must_use]
+pub fn cut_at_characters(text: &str, max_chars: usize) -> String {
+    match text.char_indices().nth(max_chars) {
+        None => text.to_owned(),
+        Some((end, _)) => format!("{}…", &text[..end]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn text_is_cut_between_characters_and_marked() {
+        assert_eq!(cut_at_characters("知识库", 3), "知识库");
+        assert_eq!(cut_at_characters("知识库", 2), "知识…");
+        assert_eq!(cut_at_characters("", 0), "");
+        assert_eq!(cut_at_characters("a", 0), "…");
+    }
+
+    #[test]
+    fn decisions_have_one_name() {
+        for decision in [
+            Decision::Allowed,
+            Decision::Denied,
+            Decision::Unauthenticated,
+            Decision::Limited,
+        ] {
+            assert_eq!(serde_json::to_value(decision).unwrap(), decision.name());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_is_longer_than_the_limit_and_its_mark(text in ".*", max in 0_usize..50) {
+            let cut = cut_at_characters(&text, max);
+            prop_assert!(cut.chars().count() <= max + 1);
+            prop_assert!(text.starts_with(cut.trim_end_matches('…')) || text.contains('…'));
+        }
+    }
+}
