@@ -1,1 +1,7 @@
-//! Placeholder.
+//! The audit function: takes audit events out of the queue and stores each one once.
+//!
+//! [`handler`] does the work, [`config`] says with what, [`log`] writes down how it went.
+
+pub mod config;
+pub mod handler;
+pub mod log;

@@ -1,1 +1,16 @@
-//! Placeholder.
+//! The MCP function, from an HTTP request to its answer. Read the files in the order of the steps:
+//! [`app`] names them, [`edge`] → [`authenticate`] → [`protocol`] → [`tools`] → [`record`] do them.
+
+pub mod app;
+pub mod authenticate;
+pub mod backends;
+pub mod config;
+pub mod context;
+pub mod cursor;
+pub mod edge;
+pub mod lambda;
+pub mod protocol;
+pub mod record;
+pub mod reply;
+pub mod start;
+pub mod tools;

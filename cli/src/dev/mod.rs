@@ -1,0 +1,313 @@
+//! `raglan dev`: the whole system on this machine, and the order in which it comes up.
+
+pub mod serve;
+mod tour;
+mod trail;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use aws_lambda_events::event::sqs::{SqsBatchResponse, SqsEvent};
+use raglan_audit::handler::Handler;
+use raglan_core::audit::DEFAULT_RETENTION_DAYS;
+use raglan_core::key::PlainKey;
+use raglan_core::key_record::KeyRecord;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::Outcome;
+use crate::arguments::DevArguments;
+use crate::connect;
+use crate::http_client::JsonClient;
+use crate::index::{Destination, IndexJob, index};
+use crate::local::event_source::EventSource;
+use crate::system::{LocalSystem, RUNNING_FILE, knowledge_base_id, write_private};
+use crate::terminal::{say, warn};
+
+use self::tour::Tour;
+use self::trail::Trail;
+
+/// The sample that ships with the source.
+const SAMPLE_FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/knowledge");
+const SAMPLE_ID: &str = "handbook";
+const OWN_DATA_ID: &str = "documents";
+/// How long the demonstration waits until the audit trail is complete.
+const TRAIL_PATIENCE: Duration = Duration::from_secs(20);
+
+/// Runs the command.
+///
+/// # Errors
+/// One line: what is in the way and what to do about it.
+pub async fn run(arguments: DevArguments) -> anyhow::Result<Outcome> {
+    if arguments.demo {
+        return demonstrate(&arguments).await;
+    }
+    let system = LocalSystem::start(&arguments.state_dir).await?;
+    let kb_id = index_documents(&system, arguments.data.as_deref()).await?;
+    let outcome = if arguments.emulators_only {
+        provide_services(&system, &arguments).await
+    } else {
+        run_functions(&system, &arguments, kb_id).await
+    };
+    let _ = std::fs::remove_file(arguments.state_dir.join(RUNNING_FILE));
+    system.emulators.shutdown().await;
+    outcome
+}
+
+/// Everything in this process, until Ctrl-C.
+async fn run_functions(
+    system: &LocalSystem,
+    arguments: &DevArguments,
+    kb_id: &'static str,
+) -> anyhow::Result<Outcome> {
+    let functions = Functions::start(system, arguments.port).await?;
+    write_variables(&arguments.state_dir.join(RUNNING_FILE), system, None)?;
+    let url = functions.url.clone();
+    say(format_args!("\nMCP endpoint  {url}"));
+
+    let known = known_key(system).await?;
+    let new = match known {
+        Some(record) if !arguments.new_key => {
+            say(format_args!(
+                "Key           {} (made earlier; `raglan dev --new-key` makes another)",
+                record.fingerprint
+            ));
+            None
+        }
+        _ => Some(system.mint_key("raglan dev").await?.0),
+    };
+    if let Some(key) = &new {
+        say(format_args!("Key           {} (shown this once)\n", key.reveal()));
+        for recipe in connect::recipes(&url, key.reveal()) {
+            say(format_args!("── {} ({})\n{}\n", recipe.client, recipe.place, recipe.text));
+        }
+    }
+    let mut trail = Trail::begin(system);
+    with_key(system, new, async |key| {
+        let tour = Tour { client: JsonClient::default(), url: &url, key, kb_id };
+        if let Err(error) = tour.take().await {
+            warn(format_args!("the tour did not end well: {error:#}"));
+        }
+    })
+    .await?;
+
+    say("\nAudit trail (Ctrl-C ends):");
+    say(trail::HEADER);
+    tokio::select! {
+        () = trail.follow() => {}
+        _ = tokio::signal::ctrl_c() => say("\nStopping."),
+    }
+    functions.stop().await;
+    Ok(Outcome::Done)
+}
+
+/// All of it once, in a temporary folder; works only if everything in it did.
+async fn demonstrate(arguments: &DevArguments) -> anyhow::Result<Outcome> {
+    let folder = tempfile::tempdir().context("no temporary folder can be made")?;
+    let system = LocalSystem::start(folder.path()).await?;
+    let kb_id = index_documents(&system, arguments.data.as_deref()).await?;
+    let functions = Functions::start(&system, 0).await?;
+    say(format_args!("\nMCP endpoint  {}", functions.url));
+    let (key, _) = system.mint_key("raglan dev --demo").await?;
+    let mut trail = Trail::begin(&system);
+    let tour = Tour { client: JsonClient::default(), url: &functions.url, key: &key, kb_id };
+    let calls = tour.take().await?;
+    say("\nAudit trail:");
+    say(trail::HEADER);
+    let seen = trail.wait_for(calls, TRAIL_PATIENCE).await;
+    functions.stop().await;
+    system.emulators.shutdown().await;
+    if seen < calls {
+        warn(format_args!("only {seen} of {calls} calls reached the audit trail"));
+        return Ok(Outcome::Failed);
+    }
+    say(format_args!("\nAll {calls} calls were answered as they should, and all are in the audit trail."));
+    Ok(Outcome::Done)
+}
+
+/// Only what AWS would provide, until Ctrl-C.
+async fn provide_services(
+    system: &LocalSystem,
+    arguments: &DevArguments,
+) -> anyhow::Result<Outcome> {
+    let env_file = arguments.env_file.as_deref().context("--env-file is missing")?;
+    let (key, _) = system.mint_key("raglan dev --emulators-only").await?;
+    write_variables(&arguments.state_dir.join(RUNNING_FILE), system, None)?;
+    write_variables(env_file, system, Some(&key))?;
+    let (stop, stopped) = watch::channel(false);
+    let feeding = feed_audit(system, arguments.invoke_audit.clone(), stopped).await?;
+    say(format_args!("The functions' environment and RAGLAN_KEY are in {}.", env_file.display()));
+    say("Ctrl-C ends.");
+    tokio::signal::ctrl_c().await.context("Ctrl-C cannot be waited for")?;
+    say("\nStopping.");
+    stop.send_replace(true);
+    let _ = feeding.await;
+    let _ = std::fs::remove_file(env_file);
+    Ok(Outcome::Done)
+}
+
+/// Both functions' code, running in this process.
+struct Functions {
+    url: String,
+    stop: watch::Sender<bool>,
+    serving: JoinHandle<()>,
+    feeding: JoinHandle<()>,
+}
+
+impl Functions {
+    async fn start(system: &LocalSystem, port: u16) -> anyhow::Result<Self> {
+        let listener = TcpListener::bind(("127.0.0.1", port)).await.with_context(|| {
+            format!("port {port} cannot be used; choose another one with --port")
+        })?;
+        let url = format!("http://{}/mcp", listener.local_addr()?);
+        let app = Arc::new(system.app()?);
+        app.warm_up().await;
+        let (stop, stopped) = watch::channel(false);
+        let feeding = feed_audit(system, None, stopped.clone()).await?;
+        let serving = tokio::spawn(serve::serve(listener, app, stopped));
+        Ok(Self { url, stop, serving, feeding })
+    }
+
+    /// Ends after the requests that are under way and after their audit events are stored.
+    async fn stop(self) {
+        self.stop.send_replace(true);
+        let _ = self.serving.await;
+        let _ = self.feeding.await;
+    }
+}
+
+/// The queue's event source: hands audit events to the audit function's code, here or behind a Lambda
+/// endpoint, in the form in which Lambda would.
+async fn feed_audit(
+    system: &LocalSystem,
+    endpoint: Option<String>,
+    stopped: watch::Receiver<bool>,
+) -> anyhow::Result<JoinHandle<()>> {
+    let queue_url = system.resources.audit_queue_url.clone();
+    let source = EventSource::connect(&system.clients, queue_url).await?;
+    Ok(match endpoint {
+        None => {
+            let handler = Handler::new(system.audit_table(), DEFAULT_RETENTION_DAYS);
+            tokio::spawn(async move {
+                let handle =
+                    async |event| Ok::<_, std::convert::Infallible>(handler.handle(event).await);
+                source.run(handle, stopped).await;
+            })
+        }
+        Some(endpoint) => {
+            let base = endpoint.trim_end_matches('/');
+            let url = format!("{base}/2015-03-31/functions/audit/invocations");
+            let client = JsonClient::default();
+            tokio::spawn(async move {
+                source.run(async |event| invoke(&client, &url, &event).await, stopped).await;
+            })
+        }
+    })
+}
+
+async fn invoke(
+    client: &JsonClient,
+    url: &str,
+    event: &SqsEvent,
+) -> anyhow::Result<SqsBatchResponse> {
+    let (status, answer) = client.post(url, None, &serde_json::to_value(event)?).await?;
+    anyhow::ensure!(status.is_success(), "the audit function answered {status}: {answer}");
+    serde_json::from_value(answer).context("the audit function's answer is not one for a batch")
+}
+
+/// Indexes the user's folder or the sample, and returns the knowledge base's identifier.
+async fn index_documents(
+    system: &LocalSystem,
+    data: Option<&Path>,
+) -> anyhow::Result<&'static str> {
+    let (folder, id, name, description) = match data {
+        Some(folder) => (
+            folder.to_owned(),
+            OWN_DATA_ID,
+            "Documents".to_owned(),
+            format!("The documents in {}.", folder.display()),
+        ),
+        None => (
+            sample_folder()?,
+            SAMPLE_ID,
+            "Handbook of Lindqvist & Mao Instruments".to_owned(),
+            "The handbook of a fictional maker of weather stations, in English and Chinese: leave, \
+             expenses, travel, products, engineering, support and security, and how raglan itself \
+             is operated."
+                .to_owned(),
+        ),
+    };
+    let job = IndexJob {
+        folder,
+        kb_id: knowledge_base_id(id)?,
+        name: Some(name),
+        description: Some(description),
+        owner: None,
+    };
+    let destination = Destination {
+        catalog: &system.catalog(),
+        index_dir: &system.index_dir,
+        clock: system.clock(),
+        random: system.random(),
+    };
+    let (task, report) = index(&job, &destination).await?;
+    say(format_args!(
+        "Indexed {} documents ({} passages) from {} as `{id}` (task {})",
+        report.documents,
+        report.chunks,
+        job.folder.display(),
+        task.id
+    ));
+    for failed in &report.failed {
+        warn(format_args!("left out: {}: {}", failed.filename, failed.reason));
+    }
+    Ok(id)
+}
+
+fn sample_folder() -> anyhow::Result<PathBuf> {
+    let folder = Path::new(SAMPLE_FOLDER);
+    folder.canonicalize().with_context(|| {
+        format!("the sample in {SAMPLE_FOLDER} is not there; name a folder of yours with --data")
+    })
+}
+
+/// A key that an earlier run made and that still works.
+async fn known_key(system: &LocalSystem) -> anyhow::Result<Option<KeyRecord>> {
+    let now = system.clock().now();
+    let keys = system.keys().list().await?;
+    Ok(keys.into_iter().find(|record| record.name == "raglan dev" && record.check(now).is_ok()))
+}
+
+/// Runs `work` with the key at hand, or with one that exists only as long as the work.
+async fn with_key(
+    system: &LocalSystem,
+    at_hand: Option<PlainKey>,
+    work: impl AsyncFnOnce(&PlainKey),
+) -> anyhow::Result<()> {
+    if let Some(key) = at_hand {
+        work(&key).await;
+        return Ok(());
+    }
+    let (key, mut record) = system.mint_key("raglan dev: tour").await?;
+    work(&key).await;
+    record.revoked_at = Some(system.clock().now());
+    system.keys().put(&record).await?;
+    Ok(())
+}
+
+fn write_variables(
+    path: &Path,
+    system: &LocalSystem,
+    key: Option<&PlainKey>,
+) -> anyhow::Result<()> {
+    let mut text = String::new();
+    let key = key.map(|key| ("RAGLAN_KEY", key.reveal().to_owned()));
+    for (name, value) in system.variables().into_iter().chain(key) {
+        text.push_str(&format!("{name}={value}\n"));
+    }
+    write_private(path, &text)
+}
+

@@ -1,0 +1,95 @@
+//! The audit trail in the terminal.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use raglan_core::audit::AuditEvent;
+use raglan_core::clock::{Clock, SystemClock};
+use raglan_store::AuditTable;
+
+use crate::system::LocalSystem;
+use crate::terminal::{say, warn};
+
+const PAUSE: Duration = Duration::from_millis(300);
+
+/// The heading of the rows.
+pub const HEADER: &str =
+    "time (UTC)    decision         status  what                    key              ms  result";
+
+/// Shows events as they are stored.
+pub struct Trail {
+    table: AuditTable,
+    day: String,
+    shown: BTreeSet<String>,
+    started: String,
+}
+
+impl Trail {
+    /// Shows events from now on.
+    pub fn begin(system: &LocalSystem) -> Self {
+        let now = SystemClock.now();
+        Self {
+            table: system.audit_table(),
+            day: now.day(),
+            shown: BTreeSet::new(),
+            started: now.to_string(),
+        }
+    }
+
+    /// Shows events until the caller stops waiting.
+    pub async fn follow(&mut self) {
+        loop {
+            self.show_new().await;
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    /// Shows events until there are `count` of them or the time is over; returns how many there are.
+    pub async fn wait_for(&mut self, count: usize, patience: Duration) -> usize {
+        let wait = async {
+            while self.shown.len() < count {
+                self.show_new().await;
+                tokio::time::sleep(PAUSE).await;
+            }
+        };
+        // Running out of patience is an answer too: the number shows it.
+        let _ = tokio::time::timeout(patience, wait).await;
+        self.shown.len()
+    }
+
+    async fn show_new(&mut self) {
+        let today = SystemClock.now().day();
+        for day in BTreeSet::from([self.day.clone(), today.clone()]) {
+            match self.table.by_day(&day, None).await {
+                Ok(events) => events.iter().for_each(|event| self.show(event)),
+                Err(error) => warn(format_args!("the audit trail cannot be read: {error}")),
+            }
+        }
+        self.day = today;
+    }
+
+    fn show(&mut self, event: &AuditEvent) {
+        let before = event.at.to_string() < self.started;
+        if before || !self.shown.insert(event.event_id.clone()) {
+            return;
+        }
+        say(row(event));
+    }
+}
+
+fn row(event: &AuditEvent) -> String {
+    let time: String = event.at.to_string().chars().skip(11).take(12).collect();
+    let what = event.tool.as_deref().or(event.method.as_deref()).unwrap_or("-");
+    let key = event.key_id.as_deref().or(event.key_fingerprint.as_deref()).unwrap_or("-");
+    let result = match (&event.error_class, event.result_count) {
+        (Some(class), _) => class.clone(),
+        (None, Some(count)) => format!("{count} items"),
+        (None, None) => String::new(),
+    };
+    format!(
+        "{time}  {:<15}  {:<6}  {what:<22}  {key:<17}  {:>3}  {result}",
+        event.decision.name(),
+        event.http_status,
+        event.duration_ms
+    )
+}

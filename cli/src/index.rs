@@ -1,0 +1,272 @@
+//! `raglan index`: reads a folder, builds the embedded index, and writes catalogue entry and task.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use indicatif::{ProgressBar, ProgressStyle};
+use raglan_core::catalog::{BackendReference, KnowledgeBase, KnowledgeBaseId};
+use raglan_core::clock::{Clock, SystemClock};
+use raglan_core::ids;
+use raglan_core::random::{Random, SystemRandom};
+use raglan_core::task::{Task, TaskError, TaskStatus};
+use raglan_ingest::build::{IndexOptions, IndexReport, Progress, index_folder};
+use raglan_store::catalog::PutMode;
+use raglan_store::{AwsClients, CatalogStore};
+
+use crate::Outcome;
+use crate::arguments::IndexArguments;
+use crate::system::{LocalSystem, RUNNING_FILE};
+use crate::terminal::{say, warn};
+
+/// How long a finished task can be looked up.
+const TASK_RETENTION_SECONDS: i64 = 30 * 24 * 3600;
+/// Names of left-out documents in a task's error.
+const NAMED_FAILURES: usize = 5;
+/// What a shell shows for a program that was interrupted (128 + SIGINT).
+const INTERRUPTED: i32 = 130;
+
+/// What to index, and what to say of it in the catalogue.
+#[derive(Debug, Clone)]
+pub struct IndexJob {
+    /// The documents' folder.
+    pub folder: PathBuf,
+    /// The knowledge base.
+    pub kb_id: KnowledgeBaseId,
+    /// Name for people; `None` keeps the one that is there, or takes the identifier.
+    pub name: Option<String>,
+    /// What it covers; `None` keeps what is there.
+    pub description: Option<String>,
+    /// Whose it is; `None` keeps whose it was.
+    pub owner: Option<String>,
+}
+
+/// Where a job's results go.
+pub struct Destination<'a> {
+    /// Knowledge bases and tasks.
+    pub catalog: &'a CatalogStore,
+    /// The embedded indexes.
+    pub index_dir: &'a Path,
+    /// The time.
+    pub clock: &'a dyn Clock,
+    /// The randomness.
+    pub random: &'a dyn Random,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// One line; the earlier index answers on.
+pub async fn run(arguments: IndexArguments) -> anyhow::Result<Outcome> {
+    let job = IndexJob {
+        kb_id: KnowledgeBaseId::parse(&arguments.kb_id)
+            .with_context(|| format!("--kb {:?} cannot be used", arguments.kb_id))?,
+        folder: arguments.folder,
+        name: arguments.name,
+        description: arguments.description,
+        owner: arguments.owner,
+    };
+    let store = Store::open(&arguments.state_dir).await?;
+    let destination = Destination {
+        catalog: &store.catalog,
+        index_dir: &store.index_dir,
+        clock: &SystemClock,
+        random: &SystemRandom,
+    };
+    let result = index(&job, &destination).await;
+    if let Some(system) = store.local {
+        system.emulators.shutdown().await;
+    }
+    let (task, report) = result?;
+    say(format_args!(
+        "{}: {} documents, {} passages, {} bytes, task {}",
+        job.kb_id, report.documents, report.chunks, report.size_bytes, task.id
+    ));
+    if report.skipped > 0 {
+        say(format_args!("{} other files were passed over.", report.skipped));
+    }
+    for failed in &report.failed {
+        warn(format_args!("left out: {}: {}", failed.filename, failed.reason));
+    }
+    Ok(if report.failed.is_empty() { Outcome::Done } else { Outcome::Incomplete })
+}
+
+/// Where the command writes: the deployment that the environment names, or the local system.
+struct Store {
+    catalog: CatalogStore,
+    index_dir: PathBuf,
+    local: Option<LocalSystem>,
+}
+
+impl Store {
+    async fn open(state_dir: &Path) -> anyhow::Result<Self> {
+        if let Ok(table) = std::env::var("CATALOG_TABLE") {
+            let Ok(index_dir) = std::env::var("INDEX_DIR") else {
+                bail!("CATALOG_TABLE is set, but INDEX_DIR is not: say where the index belongs");
+            };
+            let clients = AwsClients::from_environment().await;
+            let catalog = CatalogStore::new(clients.dynamodb, table);
+            return Ok(Self { catalog, index_dir: index_dir.into(), local: None });
+        }
+        if let Some(running) = Self::running(state_dir).await {
+            return Ok(running);
+        }
+        let system = LocalSystem::start(state_dir).await?;
+        let (catalog, index_dir) = (system.catalog(), system.index_dir.clone());
+        Ok(Self { catalog, index_dir, local: Some(system) })
+    }
+
+    /// The system that runs in `state_dir`, if one does.
+    async fn running(state_dir: &Path) -> Option<Self> {
+        let text = std::fs::read_to_string(state_dir.join(RUNNING_FILE)).ok()?;
+        let value = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+            line.map(ToOwned::to_owned)
+        };
+        let clients = AwsClients::for_local_endpoints(
+            &value("AWS_ENDPOINT_URL_DYNAMODB")?,
+            &value("AWS_ENDPOINT_URL_SQS")?,
+        );
+        let catalog = CatalogStore::new(clients.dynamodb, value("CATALOG_TABLE")?);
+        // The file outlives a system that was killed: only an answer proves that one runs.
+        let probe = KnowledgeBaseId::parse("raglan-probe").ok()?;
+        let answered = tokio::time::timeout(Duration::from_secs(2), catalog.get(&probe)).await;
+        answered.ok()?.ok()?;
+        Some(Self { catalog, index_dir: value("INDEX_DIR")?.into(), local: None })
+    }
+}
+
+/// Indexes and writes down what came of it: a task that `get_task` shows, and the catalogue entry.
+///
+/// # Errors
+/// One line; the earlier index answers on, and the task says that this one failed.
+pub async fn index(
+    job: &IndexJob,
+    to: &Destination<'_>,
+) -> anyhow::Result<(Task, IndexReport)> {
+    let now = to.clock.now();
+    let mut task = Task {
+        id: format!("task-{}", ids::random_hex::<16>(to.random)?),
+        kb_id: job.kb_id.clone(),
+        document_id: None,
+        status: TaskStatus::Running,
+        retry_count: 0,
+        error: None,
+        created_at: now,
+        updated_at: now,
+    };
+    let keep = |task: &Task| task.updated_at.plus_seconds(TASK_RETENTION_SECONDS);
+    to.catalog.put_task(&task, keep(&task)).await?;
+
+    let built = tokio::select! {
+        built = build(job, to.index_dir) => built,
+        _ = tokio::signal::ctrl_c() => {
+            let message = "The run was interrupted. The index of before answers on.";
+            end(&mut task, TaskStatus::Failed, "interrupted", message.to_owned(), to.clock);
+            to.catalog.put_task(&task, keep(&task)).await?;
+            warn("interrupted: the index of before answers on");
+            // The reader's thread would go on to publish what nobody wants any more.
+            std::process::exit(INTERRUPTED);
+        }
+    };
+    let report = match built {
+        Ok(report) => report,
+        Err(error) => {
+            let message = "No new index was built. The operator has the details.".to_owned();
+            end(&mut task, TaskStatus::Failed, "not_indexed", message, to.clock);
+            to.catalog.put_task(&task, keep(&task)).await?;
+            return Err(error);
+        }
+    };
+    task.status = TaskStatus::Succeeded;
+    task.updated_at = to.clock.now();
+    if !report.failed.is_empty() {
+        end(&mut task, TaskStatus::Partial, "unreadable_documents", left_out(&report), to.clock);
+    }
+    let entry = catalogue_entry(job, to, &report).await?;
+    to.catalog.put(&entry, PutMode::Replace).await?;
+    to.catalog.put_task(&task, keep(&task)).await?;
+    Ok((task, report))
+}
+
+async fn build(job: &IndexJob, index_dir: &Path) -> anyhow::Result<IndexReport> {
+    let options = IndexOptions {
+        source_dir: job.folder.clone(),
+        index_root: index_dir.to_owned(),
+        kb_id: job.kb_id.clone(),
+    };
+    let work = tokio::task::spawn_blocking(move || {
+        let bar = ProgressBar::no_length();
+        let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {wide_msg}");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        let report = index_folder(&options, &SystemClock, &mut |progress| match progress {
+            Progress::Found { files } => bar.set_length(files as u64),
+            Progress::Read { filename, done } => {
+                bar.set_position(done as u64);
+                bar.set_message(filename);
+            }
+        });
+        bar.finish_and_clear();
+        report
+    });
+    Ok(work.await.context("the indexing thread ended unexpectedly")??)
+}
+
+fn end(task: &mut Task, status: TaskStatus, class: &str, message: String, clock: &dyn Clock) {
+    task.status = status;
+    task.error = Some(TaskError { class: class.to_owned(), message });
+    task.updated_at = clock.now();
+}
+
+fn left_out(report: &IndexReport) -> String {
+    let names: Vec<&str> =
+        report.failed.iter().take(NAMED_FAILURES).map(|file| file.filename.as_str()).collect();
+    let more = report.failed.len().saturating_sub(NAMED_FAILURES);
+    let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("Documents that could not be read were left out: {}{rest}.", names.join(", "))
+}
+
+/// The entry as it is, brought up to date, or a new one.
+async fn catalogue_entry(
+    job: &IndexJob,
+    to: &Destination<'_>,
+    report: &IndexReport,
+) -> anyhow::Result<KnowledgeBase> {
+    let now = to.clock.now();
+    let known = to.catalog.get(&job.kb_id).await?;
+    let mut entry = known.unwrap_or_else(|| KnowledgeBase {
+        id: job.kb_id.clone(),
+        name: job.kb_id.to_string(),
+        description: format!("Documents of the knowledge base {}.", job.kb_id),
+        owner: None,
+        backend: BackendReference {
+            kind: BackendReference::EMBEDDED.to_owned(),
+            id: job.kb_id.to_string(),
+        },
+        strategy: "bm25".to_owned(),
+        document_count: None,
+        chunk_count: None,
+        created_at: now,
+        updated_at: now,
+    });
+    if entry.backend.kind != BackendReference::EMBEDDED {
+        bail!(
+            "{} is answered by the backend {:?}, not by an embedded index: choose another --kb",
+            entry.id,
+            entry.backend.kind
+        );
+    }
+    if let Some(name) = &job.name {
+        entry.name.clone_from(name);
+    }
+    if let Some(description) = &job.description {
+        entry.description.clone_from(description);
+    }
+    if job.owner.is_some() {
+        entry.owner.clone_from(&job.owner);
+    }
+    entry.document_count = Some(report.documents);
+    entry.chunk_count = Some(report.chunks);
+    entry.updated_at = now;
+    Ok(entry)
+}

@@ -1,0 +1,198 @@
+//! The local stand-in for the AWS account: tables, queue, indexes and secrets in one folder.
+
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use raglan_core::catalog::KnowledgeBaseId;
+use raglan_core::clock::{Clock, SystemClock};
+use raglan_core::ids;
+use raglan_core::key::PlainKey;
+use raglan_core::key_record::{KeyRecord, ScopeKind};
+use raglan_core::random::{Random, SystemRandom};
+use raglan_core::tool::Tool;
+use raglan_mcp::app::App;
+use raglan_mcp::backends::Backends;
+use raglan_mcp::config::Config;
+use raglan_store::{AuditTable, AwsClients, CatalogStore, KeyStore};
+
+use crate::local::emulators::{EmulatorOptions, Emulators};
+use crate::local::provision::{LocalResources, provision};
+use crate::local::template::LocalTemplate;
+
+const CURSOR_SECRET_FILE: &str = "cursor-secret";
+const INDEX_FOLDER: &str = "index";
+/// Where a running system says how it is reached.
+pub const RUNNING_FILE: &str = "running.env";
+
+/// A running local system.
+pub struct LocalSystem {
+    /// DynamoDB and SQS.
+    pub emulators: Emulators,
+    /// Clients that talk to them.
+    pub clients: AwsClients,
+    /// The tables' and queues' names.
+    pub resources: LocalResources,
+    /// Where the embedded indexes lie.
+    pub index_dir: PathBuf,
+    cursor_secret: String,
+    clock: Arc<dyn Clock>,
+    random: Arc<dyn Random>,
+}
+
+impl LocalSystem {
+    /// Starts in `folder`, which is made when it is not there.
+    ///
+    /// # Errors
+    /// One line: the folder cannot be written or is in use, or what is in it cannot be read.
+    pub async fn start(folder: &Path) -> anyhow::Result<Self> {
+        let options = EmulatorOptions { folder: Some(folder.to_owned()), ..Default::default() };
+        let emulators = Emulators::start(options).await?;
+        let clients = emulators.clients();
+        let resources = provision(&clients, &LocalTemplate::embedded()?).await?;
+        let random: Arc<dyn Random> = Arc::new(SystemRandom);
+        let folder = folder.canonicalize().context("the state folder cannot be found again")?;
+        Ok(Self {
+            cursor_secret: cursor_secret(&folder, random.as_ref())?,
+            index_dir: folder.join(INDEX_FOLDER),
+            emulators,
+            clients,
+            resources,
+            clock: Arc::new(SystemClock),
+            random,
+        })
+    }
+
+    /// The MCP function over this system: the code that Lambda runs.
+    ///
+    /// # Errors
+    /// One line, when the configuration is refused.
+    pub fn app(&self) -> anyhow::Result<App> {
+        let variables = self.variables();
+        let own = |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, v)| v.clone());
+        // What a user exports for the function (limits, guard, origins) holds here as well.
+        let config = Config::from_lookup(|name| own(name).or_else(|| std::env::var(name).ok()))?;
+        let backends = Backends::from_config(&config);
+        let (clock, random) = (Arc::clone(&self.clock), Arc::clone(&self.random));
+        Ok(App::new(config, &self.clients, backends, clock, random))
+    }
+
+    /// The environment under which both functions find this system.
+    #[must_use]
+    pub fn variables(&self) -> Vec<(&'static str, String)> {
+        let text = ToOwned::to_owned;
+        vec![
+            ("AWS_ENDPOINT_URL_DYNAMODB", self.emulators.dynamodb_url.clone()),
+            ("AWS_ENDPOINT_URL_SQS", self.emulators.sqs_url.clone()),
+            ("AWS_REGION", text("us-east-1")),
+            ("AWS_ACCESS_KEY_ID", text("local")),
+            ("AWS_SECRET_ACCESS_KEY", text("local")),
+            ("KEYS_TABLE", self.resources.keys_table.clone()),
+            ("CATALOG_TABLE", self.resources.catalog_table.clone()),
+            ("STATE_TABLE", self.resources.state_table.clone()),
+            ("AUDIT_TABLE", self.resources.audit_table.clone()),
+            ("AUDIT_QUEUE_URL", self.resources.audit_queue_url.clone()),
+            ("CURSOR_SECRET", self.cursor_secret.clone()),
+            ("INDEX_DIR", self.index_dir.display().to_string()),
+        ]
+    }
+
+    /// The keys.
+    #[must_use]
+    pub fn keys(&self) -> KeyStore {
+        KeyStore::new(self.clients.dynamodb.clone(), self.resources.keys_table.clone())
+    }
+
+    /// The catalogue.
+    #[must_use]
+    pub fn catalog(&self) -> CatalogStore {
+        CatalogStore::new(self.clients.dynamodb.clone(), self.resources.catalog_table.clone())
+    }
+
+    /// The audit trail.
+    #[must_use]
+    pub fn audit_table(&self) -> AuditTable {
+        AuditTable::new(self.clients.dynamodb.clone(), self.resources.audit_table.clone())
+    }
+
+    /// Makes a system key for every tool and every knowledge base, and stores its hash.
+    ///
+    /// # Errors
+    /// One line, when it cannot be stored.
+    pub async fn mint_key(&self, name: &str) -> anyhow::Result<(PlainKey, KeyRecord)> {
+        let key = PlainKey::generate(self.random.as_ref())?;
+        let now = self.clock.now();
+        let record = KeyRecord {
+            key_hash: key.hash(),
+            key_id: format!("key-{}", ids::random_hex::<6>(self.random.as_ref())?),
+            name: name.to_owned(),
+            fingerprint: key.fingerprint(),
+            owner: None,
+            tools: Tool::ALL.into_iter().collect(),
+            scope: ScopeKind::All,
+            kb_ids: std::collections::BTreeSet::new(),
+            enabled: true,
+            created_at: now,
+            expires_at: None,
+            revoked_at: None,
+            last_used_at: None,
+            replaced_by: None,
+            grace_ends_at: None,
+            rate_limit: None,
+            daily_quotas: std::collections::BTreeMap::new(),
+        };
+        self.keys().put_new(&record).await?;
+        Ok((key, record))
+    }
+
+    /// The time.
+    #[must_use]
+    pub fn clock(&self) -> &dyn Clock {
+        self.clock.as_ref()
+    }
+
+    /// The randomness.
+    #[must_use]
+    pub fn random(&self) -> &dyn Random {
+        self.random.as_ref()
+    }
+}
+
+/// The sample knowledge base's identifier.
+///
+/// # Errors
+/// Never for the identifiers that this program writes itself.
+pub fn knowledge_base_id(text: &str) -> anyhow::Result<KnowledgeBaseId> {
+    Ok(KnowledgeBaseId::parse(text)?)
+}
+
+/// Writes a file that only its owner can read, whole or not at all.
+///
+/// # Errors
+/// One line that names the file.
+pub fn write_private(path: &Path, content: &str) -> anyhow::Result<()> {
+    let partial = path.with_extension("partial");
+    let written = (|| {
+        // A left-over of an interrupted run may have other rights.
+        let _ = fs::remove_file(&partial);
+        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&partial)?;
+        file.write_all(content.as_bytes())?;
+        fs::rename(&partial, path)
+    })();
+    written.with_context(|| format!("{} cannot be written", path.display()))
+}
+
+fn cursor_secret(folder: &Path, random: &dyn Random) -> anyhow::Result<String> {
+    let path = folder.join(CURSOR_SECRET_FILE);
+    match fs::read_to_string(&path) {
+        Ok(secret) if secret.trim().len() >= 32 => Ok(secret.trim().to_owned()),
+        _ => {
+            let secret = ids::random_hex::<32>(random)?;
+            write_private(&path, &secret)?;
+            Ok(secret)
+        }
+    }
+}

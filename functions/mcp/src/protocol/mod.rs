@@ -1,0 +1,176 @@
+//! Step 4 of a request: the MCP protocol. Our own checks first ([`envelope`]), then the official SDK
+//! behind them, and the tools behind that ([`server`]).
+
+pub mod envelope;
+pub mod server;
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::FutureExt as _;
+use http::header::{ACCEPT, CONTENT_TYPE, HOST};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode};
+use http_body_util::{BodyExt as _, Full};
+use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
+use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use serde_json::Value;
+
+use self::envelope::{Era, INTERNAL_ERROR, INVALID_REQUEST, Message, SESSION_HEADER};
+use self::server::{Exchange, Server};
+use crate::reply::{Reply, empty_reply, json_rpc_error};
+use crate::tools::Services;
+
+/// Longer than any tool may take: only a fault in the library itself is caught by it.
+const LIBRARY_GRACE: Duration = Duration::from_millis(400);
+
+/// The protocol layer.
+pub struct Protocol {
+    service: StreamableHttpService<Server, NeverSessionManager>,
+}
+
+impl Protocol {
+    /// The protocol layer over these services.
+    #[must_use]
+    pub fn new(services: Arc<Services>, max_body_bytes: usize) -> Self {
+        let server = Server::new(services);
+        // Host and Origin are judged at the edge; Lambda's host names are not known beforehand.
+        let config = StreamableHttpServerConfig::default()
+            .with_legacy_session_mode(false)
+            .with_json_response(true)
+            .with_max_request_body_bytes(max_body_bytes)
+            .disable_allowed_hosts()
+            .disable_allowed_origins();
+        let sessions = Arc::new(NeverSessionManager::default());
+        Self {
+            service: StreamableHttpService::new(move || Ok(server.clone()), sessions, config),
+        }
+    }
+
+    /// Answers one message of a known caller. `session_id` is what a handshake's answer carries.
+    pub async fn answer(
+        &self,
+        headers: &HeaderMap,
+        body: &Bytes,
+        exchange: Arc<Exchange>,
+        session_id: impl FnOnce() -> Option<String>,
+    ) -> Reply {
+        let record = Arc::clone(&exchange.record);
+        let envelope = match envelope::read(headers, body) {
+            Ok(envelope) => envelope,
+            Err(fault) => {
+                if let Some(method) = fault.method() {
+                    record.method(method, None);
+                }
+                record.failed(fault.class());
+                return fault.reply();
+            }
+        };
+        let (id, method, mended) = match envelope.message {
+            // There is no state that a notification or a response could change.
+            Message::Notification { method } => {
+                record.method(&method, envelope.meta_version.as_deref());
+                return empty_reply(StatusCode::ACCEPTED);
+            }
+            Message::Response => return empty_reply(StatusCode::ACCEPTED),
+            Message::Request { id, method, mended } => (id, method, mended),
+        };
+        record.method(&method, envelope.meta_version.as_deref());
+        let body = mended.map_or_else(|| body.clone(), |mended| Bytes::from(mended.to_string()));
+        let patience = exchange.time_left + LIBRARY_GRACE;
+        let request = library_request(headers, body, exchange);
+        let work = AssertUnwindSafe(self.call_library(request)).catch_unwind();
+        let mut reply = match tokio::time::timeout(patience, work).await {
+            Ok(Ok(reply)) => in_json(reply, &id),
+            outcome => {
+                tracing::error!(timed_out = outcome.is_err(), "the protocol library failed");
+                record.failed("internal_error");
+                json_rpc_error(
+                    StatusCode::OK,
+                    Some(id),
+                    INTERNAL_ERROR,
+                    "Something went wrong here.",
+                )
+            }
+        };
+        if method == "initialize" && envelope.era == Era::Handshake && reply.status().is_success() {
+            let value = session_id().and_then(|id| HeaderValue::from_str(&id).ok());
+            if let Some(value) = value {
+                reply
+                    .headers_mut()
+                    .insert(HeaderName::from_static(SESSION_HEADER), value);
+            }
+        }
+        reply
+    }
+
+    async fn call_library(&self, request: Request<Full<Bytes>>) -> Reply {
+        let (parts, body) = self.service.handle(request).await.into_parts();
+        let bytes = match body.collect().await {
+            Ok(collected) => collected.to_bytes(),
+            Err(never) => match never {},
+        };
+        Reply::from_parts(parts, bytes)
+    }
+}
+
+/// The request as the library wants it: it insists on headers that clients get wrong and that decide
+/// nothing here, because the answer is JSON in any case.
+fn library_request(
+    headers: &HeaderMap,
+    body: Bytes,
+    exchange: Arc<Exchange>,
+) -> Request<Full<Bytes>> {
+    let mut request = Request::new(Full::new(body));
+    *request.method_mut() = Method::POST;
+    let target = request.headers_mut();
+    for (name, value) in headers {
+        let for_the_library = name.as_str().starts_with("mcp-") && name != SESSION_HEADER;
+        if for_the_library {
+            target.append(name, value.clone());
+        }
+    }
+    target.insert(
+        ACCEPT,
+        HeaderValue::from_static("application/json, text/event-stream"),
+    );
+    target.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    target.insert(HOST, HeaderValue::from_static("localhost"));
+    request.extensions_mut().insert(exchange);
+    request
+}
+
+/// The library answers some faults in plain text; clients that negotiate need a JSON-RPC body.
+fn in_json(reply: Reply, id: &Value) -> Reply {
+    let declared = reply
+        .headers()
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok());
+    if declared.is_some_and(|declared| declared.starts_with("application/json")) {
+        let mut slim = Reply::new(reply.body().clone());
+        *slim.status_mut() = reply.status();
+        slim.headers_mut()
+            .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        return slim;
+    }
+    let status = reply.status();
+    if status.is_success() && reply.body().is_empty() {
+        return empty_reply(status);
+    }
+    if status.is_client_error() {
+        return json_rpc_error(
+            status,
+            Some(id.clone()),
+            INVALID_REQUEST,
+            "The request is not valid.",
+        );
+    }
+    tracing::error!(%status, "the protocol library answered in no JSON");
+    json_rpc_error(
+        StatusCode::OK,
+        Some(id.clone()),
+        INTERNAL_ERROR,
+        "Something went wrong here.",
+    )
+}

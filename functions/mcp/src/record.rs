@@ -1,0 +1,214 @@
+//! What happens during one request, collected for its audit event.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use bytes::Bytes;
+use http::header::USER_AGENT;
+use http::{HeaderMap, Request};
+use raglan_core::audit::{
+    AuditEvent, Decision, HEADER_MAX_CHARS, SCHEMA_VERSION, cut_at_characters,
+};
+use raglan_core::clock::Timestamp;
+use raglan_core::ids;
+use raglan_core::random::{Random, RandomUnavailable};
+use serde_json::{Map, Value};
+
+use crate::authenticate::{AuthenticationError, Caller};
+use crate::context::CallContext;
+
+/// Collects one request's facts. Shared between the steps; every step writes what it learns.
+#[derive(Debug)]
+pub struct CallRecord {
+    facts: Mutex<Facts>,
+}
+
+#[derive(Debug, Default)]
+struct Facts {
+    decision: Option<Decision>,
+    method: Option<String>,
+    tool: Option<String>,
+    key_id: Option<String>,
+    key_fingerprint: Option<String>,
+    owner: Option<String>,
+    source_ip: Option<String>,
+    user_agent: Option<String>,
+    protocol_version: Option<String>,
+    error_class: Option<String>,
+    parameters: Option<String>,
+    params_bytes: Option<u64>,
+    knowledge_bases: Vec<String>,
+    result_count: Option<u64>,
+    guard_findings: BTreeMap<String, u64>,
+    store_failed: bool,
+}
+
+impl CallRecord {
+    /// Begins with what the request says of itself.
+    #[must_use]
+    pub fn begin(request: &Request<Bytes>, context: &CallContext) -> Self {
+        let headers = request.headers();
+        let facts = Facts {
+            source_ip: context.source_ip.clone(),
+            user_agent: header_text(headers, USER_AGENT.as_str()),
+            protocol_version: header_text(headers, "mcp-protocol-version"),
+            ..Facts::default()
+        };
+        Self {
+            facts: Mutex::new(facts),
+        }
+    }
+
+    /// The caller is known.
+    pub fn recognised(&self, caller: &Caller) {
+        self.write(|facts| {
+            facts.key_id = Some(caller.key_id.clone());
+            facts.owner.clone_from(&caller.owner);
+        });
+    }
+
+    /// Nobody is recognised.
+    pub fn not_recognised(&self, error: &AuthenticationError) {
+        self.write(|facts| {
+            facts.decision = Some(Decision::Unauthenticated);
+            facts.error_class = Some(error.class());
+            match error {
+                AuthenticationError::Malformed { fingerprint, .. }
+                | AuthenticationError::Unknown { fingerprint } => {
+                    facts.key_fingerprint = Some(fingerprint.clone());
+                }
+                AuthenticationError::NotWorking { key_id, owner, .. } => {
+                    facts.key_id = Some(key_id.clone());
+                    facts.owner.clone_from(owner);
+                }
+                _ => {}
+            }
+        });
+    }
+
+    /// The message names this method, and this revision where it says so itself.
+    pub fn method(&self, method: &str, protocol_version: Option<&str>) {
+        self.write(|facts| {
+            facts.method = Some(cut_at_characters(method, HEADER_MAX_CHARS));
+            if let Some(version) = protocol_version {
+                facts.protocol_version = Some(cut_at_characters(version, HEADER_MAX_CHARS));
+            }
+        });
+    }
+
+    /// A tool is called with these arguments.
+    pub fn tool_call(
+        &self,
+        tool: &str,
+        arguments: &Map<String, Value>,
+        parameters_max_chars: usize,
+    ) {
+        let text = serde_json::to_string(arguments).unwrap_or_default();
+        self.write(|facts| {
+            facts.tool = Some(cut_at_characters(tool, HEADER_MAX_CHARS));
+            facts.params_bytes = Some(text.len() as u64);
+            facts.parameters = Some(cut_at_characters(&text, parameters_max_chars));
+        });
+    }
+
+    /// The call is refused.
+    pub fn denied(&self, class: &str) {
+        self.write(|facts| {
+            facts.decision = Some(Decision::Denied);
+            facts.error_class = Some(class.to_owned());
+        });
+    }
+
+    /// The call did not succeed.
+    pub fn failed(&self, class: &str) {
+        self.write(|facts| facts.error_class = Some(class.to_owned()));
+    }
+
+    /// The store could not be asked in the middle of the call: the whole answer becomes a 503.
+    pub fn store_failed(&self) {
+        self.write(|facts| {
+            facts.store_failed = true;
+            facts.error_class = Some("store_unavailable".to_owned());
+        });
+    }
+
+    /// Whether [`CallRecord::store_failed`] was called.
+    #[must_use]
+    pub fn is_store_failure(&self) -> bool {
+        self.read(|facts| facts.store_failed)
+    }
+
+    /// What was asked and what came of it.
+    pub fn answered(
+        &self,
+        knowledge_bases: Vec<String>,
+        result_count: u64,
+        guard_findings: BTreeMap<String, u64>,
+    ) {
+        self.write(|facts| {
+            facts.knowledge_bases = knowledge_bases;
+            facts.result_count = Some(result_count);
+            facts.guard_findings = guard_findings;
+        });
+    }
+
+    /// Whether the request has to be written down: every tool call and every refusal.
+    #[must_use]
+    pub fn is_auditable(&self) -> bool {
+        self.read(|facts| {
+            facts.tool.is_some() || facts.decision.is_some() || facts.error_class.is_some()
+        })
+    }
+
+    /// The event for the trail.
+    ///
+    /// # Errors
+    /// [`RandomUnavailable`] when no identifier can be made.
+    pub fn event(
+        &self,
+        context: &CallContext,
+        http_status: u16,
+        began: Timestamp,
+        ended: Timestamp,
+        random: &dyn Random,
+    ) -> Result<AuditEvent, RandomUnavailable> {
+        let event_id = ids::time_sortable(began, random)?;
+        Ok(self.read(|facts| AuditEvent {
+            schema_version: SCHEMA_VERSION,
+            event_id,
+            at: began,
+            request_id: context.request_id.clone(),
+            decision: facts.decision.unwrap_or(Decision::Allowed),
+            http_status,
+            method: facts.method.clone(),
+            tool: facts.tool.clone(),
+            key_id: facts.key_id.clone(),
+            key_fingerprint: facts.key_fingerprint.clone(),
+            owner: facts.owner.clone(),
+            source_ip: facts.source_ip.clone(),
+            user_agent: facts.user_agent.clone(),
+            protocol_version: facts.protocol_version.clone(),
+            error_class: facts.error_class.clone(),
+            duration_ms: u64::try_from(ended.epoch_ms() - began.epoch_ms()).unwrap_or(0),
+            parameters: facts.parameters.clone(),
+            params_bytes: facts.params_bytes,
+            knowledge_bases: facts.knowledge_bases.clone(),
+            result_count: facts.result_count,
+            guard_findings: facts.guard_findings.clone(),
+        }))
+    }
+
+    fn write(&self, change: impl FnOnce(&mut Facts)) {
+        // A panic elsewhere must not cost the audit event: the facts are plain values, never half-written.
+        change(&mut self.facts.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn read<T>(&self, look: impl FnOnce(&Facts) -> T) -> T {
+        look(&self.facts.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+fn header_text(headers: &HeaderMap, name: &str) -> Option<String> {
+    let text = headers.get(name)?.to_str().ok()?;
+    Some(cut_at_characters(text, HEADER_MAX_CHARS))
+}

@@ -1,0 +1,176 @@
+//! `ask`: answers a question with sentences from the passages, and says where they stand.
+
+use raglan_core::ids;
+use raglan_core::tool::Tool;
+use raglan_guard::{Guard, SecuritySummary};
+use raglan_rag::answer::extractive_answer;
+use raglan_rag::merge::ScoredPassage;
+use serde_json::{Map, Value, json};
+
+use super::arguments::Arguments;
+use super::passages::{findings_by_rule, security_schema};
+use super::search::{Search, kb_id_schema, top_k_schema};
+use super::{Definition, ToolCall, ToolError, ToolOutput, filters, search};
+
+const SESSION_ID_MAX_CHARS: usize = 64;
+
+pub const DEFINITION: Definition = Definition {
+    tool: Tool::Ask,
+    title: "Ask knowledge bases",
+    description: "Answers a question from the documents, with numbered sources. Use it for a quick, \
+        cited answer; use retrieve to read the evidence yourself. grounded is false when the \
+        documents do not answer the question.",
+    input_schema,
+    output_schema,
+};
+
+fn input_schema() -> Value {
+    json!({
+        "type": "object",
+        "additionalProperties": false,
+        "required": ["question"],
+        "properties": {
+            "question": {
+                "type": "string", "minLength": 1, "maxLength": search::QUERY_MAX_CHARS,
+                "description": "One question, in the documents' language, that stands on its own."
+            },
+            "kb_id": kb_id_schema(),
+            "session_id": {
+                "type": "string", "minLength": 1, "maxLength": SESSION_ID_MAX_CHARS,
+                "description": "A name for this conversation; it is given back."
+            },
+            "top_k": top_k_schema(),
+            "filters": filters::schema()
+        }
+    })
+}
+
+fn output_schema() -> Value {
+    json!({
+        "type": "object",
+        "required": ["answer", "sources", "grounded", "session_id", "engine", "trust", "security"],
+        "properties": {
+            "answer": { "type": ["string", "null"],
+                "description": "Sentences from the documents; [1] points to the source with n = 1." },
+            "sources": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "required": ["n", "id", "kb_id", "title", "filename", "score"],
+                    "properties": {
+                        "n": { "type": "integer", "minimum": 1 },
+                        "id": { "type": "string" },
+                        "kb_id": { "type": "string" },
+                        "title": { "type": "string" },
+                        "filename": { "type": "string" },
+                        "uri": { "type": "string" },
+                        "section": { "type": "string" },
+                        "page": { "type": "integer", "minimum": 1 },
+                        "score": { "type": "number" }
+                    }
+                }
+            },
+            "grounded": { "type": "boolean",
+                "description": "Whether the documents support the answer; without it there is none." },
+            "session_id": { "type": "string" },
+            "engine": { "type": "string", "enum": ["extractive"] },
+            "trust": { "type": "string", "enum": ["untrusted"] },
+            "hint": { "type": "string" },
+            "top_k_clamped": { "type": "boolean" },
+            "warnings": { "type": "array", "items": { "type": "string" } },
+            "security": security_schema()
+        }
+    })
+}
+
+pub async fn run(
+    call: &ToolCall<'_>,
+    arguments: &Map<String, Value>,
+) -> Result<ToolOutput, ToolError> {
+    let mut reader = Arguments::new(arguments, "");
+    let search = Search::read(&mut reader, "question");
+    let session_id = reader.optional_text("session_id", SESSION_ID_MAX_CHARS);
+    reader.finish()?;
+    let session_id = match session_id.filter(|text| !text.trim().is_empty()) {
+        Some(session_id) => session_id,
+        None => ids::time_sortable(call.services.clock.now(), call.services.random.as_ref())?,
+    };
+
+    let found = search.run(call).await?;
+    let guard = &call.services.guard;
+    let mut security = SecuritySummary::default();
+    let (answer, sources) = match extractive_answer(&search.query, &found.merged.passages) {
+        Some(answer) => {
+            let guarded = guard.sanitize(&answer.text);
+            security.add(&guarded);
+            let cited = answer
+                .citations
+                .iter()
+                .filter_map(|at| found.merged.passages.get(*at));
+            let sources: Vec<Value> = cited
+                .enumerate()
+                .map(|(at, passage)| source(guard, at + 1, passage))
+                .collect();
+            (Some(guarded.text), sources)
+        }
+        None => (None, Vec::new()),
+    };
+
+    let grounded = answer.is_some();
+    let count = sources.len() as u64;
+    let mut structured = Map::new();
+    let mut put = |name: &str, value: Value| structured.insert(name.to_owned(), value);
+    put("answer", answer.into());
+    put("sources", sources.into());
+    put("grounded", grounded.into());
+    put("session_id", session_id.into());
+    put("engine", "extractive".into());
+    put("trust", "untrusted".into());
+    if !grounded {
+        put(
+            "hint",
+            "The documents do not answer this question. Repeating the call will not help: ask in \
+             other words or in the documents' language, or say that the answer is not there."
+                .into(),
+        );
+    }
+    if search.top_k_clamped {
+        put("top_k_clamped", true.into());
+    }
+    if !found.warnings.is_empty() {
+        put("warnings", found.warnings.into());
+    }
+    put(
+        "security",
+        serde_json::to_value(&security).unwrap_or_default(),
+    );
+    Ok(ToolOutput {
+        structured,
+        knowledge_bases: found.asked,
+        result_count: count,
+        guard_findings: findings_by_rule(&security),
+    })
+}
+
+fn source(guard: &Guard, number: usize, scored: &ScoredPassage) -> Value {
+    let passage = &scored.passage;
+    let clean = |text: &str| guard.sanitize(text).text;
+    let mut source = json!({
+        "n": number,
+        "id": passage.id,
+        "kb_id": scored.kb_id,
+        "title": clean(&passage.title),
+        "filename": clean(&passage.filename),
+    });
+    if let Some(uri) = &passage.uri {
+        source["uri"] = clean(uri).into();
+    }
+    if let Some(section) = &passage.section {
+        source["section"] = clean(section).into();
+    }
+    if let Some(page) = passage.page {
+        source["page"] = page.into();
+    }
+    source["score"] = passage.score.into();
+    source
+}

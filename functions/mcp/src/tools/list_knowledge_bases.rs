@@ -1,0 +1,105 @@
+//! `list_knowledge_bases`: what the key may use.
+
+use raglan_core::tool::Tool;
+use serde_json::{Map, Value, json};
+
+use super::arguments::Arguments;
+use super::{Definition, ToolCall, ToolError, ToolOutput, knowledge_base};
+use crate::cursor::CursorScope;
+
+const LIMIT_DEFAULT: u64 = 50;
+const LIMIT_MAX: u64 = 100;
+pub(super) const CURSOR_MAX_CHARS: usize = 1_000;
+
+pub const DEFINITION: Definition = Definition {
+    tool: Tool::ListKnowledgeBases,
+    title: "List knowledge bases",
+    description: "Lists the knowledge bases that you may use, with what each one covers. Use it \
+        first when you do not know where to look.",
+    input_schema,
+    output_schema,
+};
+
+fn input_schema() -> Value {
+    json!({
+        "type": "object",
+        "additionalProperties": false,
+        "properties": { "cursor": cursor_schema(), "limit": limit_schema(LIMIT_DEFAULT, LIMIT_MAX) }
+    })
+}
+
+/// JSON Schema of a `cursor` argument.
+pub(super) fn cursor_schema() -> Value {
+    json!({ "type": "string", "maxLength": CURSOR_MAX_CHARS,
+        "description": "next_cursor of the page before; leave it out for the first page." })
+}
+
+/// JSON Schema of a `limit` argument.
+pub(super) fn limit_schema(default: u64, most: u64) -> Value {
+    json!({ "type": "integer", "minimum": 1, "default": default,
+        "description": format!("How many at most; more than {most} counts as {most}.") })
+}
+
+fn output_schema() -> Value {
+    json!({
+        "type": "object",
+        "required": ["items"],
+        "properties": {
+            "items": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "required": knowledge_base::REQUIRED,
+                    "properties": knowledge_base::properties()
+                }
+            },
+            "next_cursor": { "type": "string" }
+        }
+    })
+}
+
+pub async fn run(
+    call: &ToolCall<'_>,
+    arguments: &Map<String, Value>,
+) -> Result<ToolOutput, ToolError> {
+    let mut reader = Arguments::new(arguments, "");
+    let cursor = reader.optional_text("cursor", CURSOR_MAX_CHARS);
+    let limit = read_limit(&mut reader, LIMIT_DEFAULT, LIMIT_MAX);
+    reader.finish()?;
+    let cursors = CursorScope {
+        key_id: &call.caller.key_id,
+        tool: DEFINITION.tool.name(),
+        question: "",
+    };
+    let secret = &call.services.cursor_secret;
+    let after = cursors.open(secret, cursor.as_deref().unwrap_or_default())?;
+
+    let scope = call.scope().await?;
+    let mut rest = scope
+        .all()
+        .iter()
+        .filter(|kb| after.as_deref().is_none_or(|after| kb.id.as_str() > after));
+    let page: Vec<_> = rest.by_ref().take(limit).collect();
+    let mut structured = Map::new();
+    let items: Vec<Value> = page.iter().map(|kb| knowledge_base::present(kb)).collect();
+    structured.insert("items".to_owned(), items.into());
+    if let (Some(_), Some(last)) = (rest.next(), page.last()) {
+        let next = cursors.seal(secret, last.id.as_str());
+        structured.insert("next_cursor".to_owned(), next.into());
+    }
+    Ok(ToolOutput {
+        structured,
+        knowledge_bases: page.iter().map(|kb| kb.id.to_string()).collect(),
+        result_count: page.len() as u64,
+        guard_findings: std::collections::BTreeMap::new(),
+    })
+}
+
+/// Reads `limit`, clamped to `most`.
+pub(super) fn read_limit(arguments: &mut Arguments<'_>, default: u64, most: u64) -> usize {
+    let limit = arguments
+        .whole_number("limit", 1)
+        .unwrap_or(default)
+        .min(most);
+    usize::try_from(limit).unwrap_or(usize::MAX)
+}

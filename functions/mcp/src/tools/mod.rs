@@ -1,0 +1,194 @@
+//! Step 5 of a request: the tools. One tool, one file: what it is, its input, its output, its work.
+
+mod arguments;
+mod ask;
+mod filters;
+mod get_knowledge_base;
+mod get_task;
+mod knowledge_base;
+mod list_documents;
+mod list_knowledge_bases;
+mod passages;
+mod retrieve;
+mod search;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use raglan_core::access::{Denial, EffectiveScope};
+use raglan_core::clock::Clock;
+use raglan_core::random::{Random, RandomUnavailable};
+use raglan_core::tool::Tool;
+use raglan_guard::Guard;
+use raglan_rag::backend::BackendError;
+use raglan_store::{CatalogStore, StoreError};
+use serde_json::{Map, Value};
+
+pub use arguments::InvalidArguments;
+
+use crate::authenticate::Caller;
+use crate::backends::Backends;
+use crate::config::CursorSecret;
+use crate::cursor::InvalidCursor;
+
+/// What the tools work with.
+pub struct Services {
+    /// Knowledge bases and tasks.
+    pub catalog: CatalogStore,
+    /// The retrieval engines.
+    pub backends: Backends,
+    /// Neutralises retrieved text.
+    pub guard: Guard,
+    /// Signs cursors.
+    pub cursor_secret: CursorSecret,
+    /// Results are cut to stay below it.
+    pub max_result_bytes: usize,
+    /// The time.
+    pub clock: std::sync::Arc<dyn Clock>,
+    /// The randomness.
+    pub random: std::sync::Arc<dyn Random>,
+}
+
+/// One call of a tool, after the tool itself was permitted.
+pub struct ToolCall<'a> {
+    /// What there is to work with.
+    pub services: &'a Services,
+    /// Who calls.
+    pub caller: &'a Caller,
+    /// How long the call may take.
+    pub time_left: Duration,
+}
+
+impl ToolCall<'_> {
+    /// The knowledge bases that the caller may use at this moment, read fresh.
+    async fn scope(&self) -> Result<EffectiveScope, ToolError> {
+        let grant = &self.caller.grant;
+        let read = self.services.catalog.read(&grant.reach()).await?;
+        Ok(grant.effective_scope(read))
+    }
+}
+
+/// What a tool answers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToolOutput {
+    /// The result; it fits the tool's output schema.
+    pub structured: Map<String, Value>,
+    /// The knowledge bases that were asked.
+    pub knowledge_bases: Vec<String>,
+    /// Number of items.
+    pub result_count: u64,
+    /// What the guard found, by rule.
+    pub guard_findings: BTreeMap<String, u64>,
+}
+
+/// Why a tool gives no result.
+#[derive(Debug, thiserror::Error)]
+pub enum ToolError {
+    /// The caller may not.
+    #[error(transparent)]
+    Denied(#[from] Denial),
+    /// The arguments break the input schema.
+    #[error(transparent)]
+    InvalidArguments(#[from] InvalidArguments),
+    /// The cursor was altered or belongs elsewhere.
+    #[error(transparent)]
+    InvalidCursor(#[from] InvalidCursor),
+    /// The store cannot be asked.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// No engine gave an answer.
+    #[error(transparent)]
+    Backend(#[from] BackendError),
+    /// A knowledge base names an engine that is not configured.
+    #[error("no backend of kind {0:?} is configured")]
+    UnknownBackend(String),
+    /// There are no random bytes.
+    #[error(transparent)]
+    Random(#[from] RandomUnavailable),
+    /// The result cannot be brought under the size limit.
+    #[error("the result is {0} bytes after cutting")]
+    ResultTooLarge(usize),
+}
+
+/// A tool as clients see it.
+pub struct Definition {
+    /// Which tool.
+    pub tool: Tool,
+    /// Name for people.
+    pub title: &'static str,
+    /// What it is and when to use it, for the model.
+    pub description: &'static str,
+    /// JSON Schema 2020-12 of the arguments.
+    pub input_schema: fn() -> Value,
+    /// JSON Schema 2020-12 of the structured result.
+    pub output_schema: fn() -> Value,
+}
+
+/// Every tool, in the order of [`Tool::ALL`].
+pub const DEFINITIONS: [Definition; 6] = [
+    ask::DEFINITION,
+    get_knowledge_base::DEFINITION,
+    get_task::DEFINITION,
+    list_documents::DEFINITION,
+    list_knowledge_bases::DEFINITION,
+    retrieve::DEFINITION,
+];
+
+/// Runs a tool. The tool itself must have been permitted; everything else is decided in here.
+///
+/// # Errors
+/// [`ToolError`]
+pub async fn run(
+    tool: Tool,
+    call: &ToolCall<'_>,
+    arguments: &Map<String, Value>,
+) -> Result<ToolOutput, ToolError> {
+    match tool {
+        Tool::Ask => ask::run(call, arguments).await,
+        Tool::GetKnowledgeBase => get_knowledge_base::run(call, arguments).await,
+        Tool::GetTask => get_task::run(call, arguments).await,
+        Tool::ListDocuments => list_documents::run(call, arguments).await,
+        Tool::ListKnowledgeBases => list_knowledge_bases::run(call, arguments).await,
+        Tool::Retrieve => retrieve::run(call, arguments).await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_tool_is_defined_once_and_in_order() {
+        assert_eq!(DEFINITIONS.map(|definition| definition.tool), Tool::ALL);
+    }
+
+    #[test]
+    fn every_schema_is_one_that_old_clients_can_compile() {
+        for definition in DEFINITIONS {
+            for schema in [(definition.input_schema)(), (definition.output_schema)()] {
+                assert_eq!(schema["type"], "object", "{}", definition.tool);
+                assert!(schema["properties"].is_object(), "{}", definition.tool);
+                assert!(
+                    !schema.to_string().contains("\"$schema\""),
+                    "{}",
+                    definition.tool
+                );
+            }
+            assert_eq!((definition.input_schema)()["additionalProperties"], false);
+        }
+    }
+
+    #[test]
+    fn every_input_field_is_described() {
+        for definition in DEFINITIONS {
+            let schema = (definition.input_schema)();
+            for (name, field) in schema["properties"].as_object().unwrap() {
+                assert!(
+                    field["description"].is_string(),
+                    "{}.{name}",
+                    definition.tool
+                );
+            }
+        }
+    }
+}

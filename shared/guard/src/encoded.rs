@@ -1,0 +1,269 @@
+//! Text that is hidden in base64, hexadecimal or binary digits.
+//!
+//! One level is decoded, up to a fixed number of bytes for a text, and only to look at it: the
+//! decoded form never leaves this crate.
+
+use std::ops::Range;
+
+use crate::Rule;
+use crate::markup;
+use crate::tokens;
+use crate::unit::{BASE64_CLOSE, BASE64_OPEN, FOLD};
+
+/// Shortest run that is decoded, in characters.
+const MIN_ENCODED_CHARS: usize = 20;
+/// A run of this many payload characters is worth mentioning by itself.
+const BLOB_CHARS: usize = 200;
+/// A run goes on in the next line when its first line has this many characters.
+const MIN_FIRST_LINE_CHARS: usize = 60;
+/// Most bytes that are decoded for one text.
+const MAX_DECODED_BYTES: usize = 256 * 1024;
+
+/// An encoded run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub rule: Rule,
+    pub detail: &'static str,
+    /// In the original, in bytes.
+    pub span: Range<usize>,
+}
+
+/// How a run is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Encoding {
+    Base64,
+    /// Pairs of hexadecimal digits.
+    Hex,
+    /// Groups of eight binary digits.
+    Binary,
+}
+
+/// Finds encoded runs that hide something, and long ones that may.
+pub(crate) fn find(text: &str) -> Vec<Found> {
+    let mut found = Vec::new();
+    let mut budget = MAX_DECODED_BYTES;
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    while let Some(start) = next_run(bytes, at) {
+        let run = Run::at(bytes, start);
+        at = run.end;
+        if run.payload < MIN_ENCODED_CHARS {
+            continue;
+        }
+        let digits = run.digits(bytes);
+        let encodings: &[Encoding] = if run.is_binary {
+            &[Encoding::Binary]
+        } else if run.is_hex {
+            &[Encoding::Hex, Encoding::Base64]
+        } else {
+            &[Encoding::Base64]
+        };
+        let trips = encodings.iter().find(|encoding| {
+            let Some(decoded) = decode(&digits, **encoding, &mut budget) else { return false };
+            !tokens::find(&decoded).is_empty()
+                || markup::find(&decoded).iter().any(|found| found.rule == Rule::FakeRoleTag)
+        });
+        match trips {
+            Some(Encoding::Base64) => found.push(Found {
+                rule: Rule::Base64EncodedInstruction,
+                detail: "base64 that decodes to an instruction",
+                span: start..run.end,
+            }),
+            Some(encoding) => found.push(Found {
+                rule: Rule::InstructionOverride,
+                detail: if *encoding == Encoding::Hex {
+                    "hexadecimal digits that decode to an instruction"
+                } else {
+                    "binary digits that decode to an instruction"
+                },
+                span: start..run.end,
+            }),
+            None if run.is_blob() => found.push(Found {
+                rule: Rule::Base64Blob,
+                detail: "a long base64 run",
+                span: start..run.end,
+            }),
+            None => {}
+        }
+    }
+    found
+}
+
+/// A maximal run of encoded characters.
+struct Run {
+    start: usize,
+    end: usize,
+    /// Characters without the line breaks and spaces between groups.
+    payload: usize,
+    is_hex: bool,
+    is_binary: bool,
+    has_upper: bool,
+    has_lower: bool,
+    has_digit: bool,
+    has_lines: bool,
+}
+
+fn is_base64(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_')
+}
+
+/// Start of the next run that could be long enough, from `at` on.
+fn next_run(bytes: &[u8], at: usize) -> Option<usize> {
+    let mut start = at;
+    loop {
+        start += bytes.get(start..)?.iter().position(|b| is_base64(*b))?;
+        // Look at the far end first: most words end before it.
+        let window = bytes.get(start..start + MIN_ENCODED_CHARS)?;
+        match window.iter().rposition(|b| !is_base64(*b)) {
+            None => return Some(start),
+            Some(last) if is_grouped_digits(window) => {
+                let _ = last;
+                return Some(start);
+            }
+            Some(last) => {
+                // Digit groups may begin behind any separator in the window.
+                let first = window.iter().position(|b| !is_base64(*b)).unwrap_or(last);
+                start += first + 1;
+            }
+        }
+    }
+}
+
+/// Whether the window looks like `69 67 6e …` or `01101001 0110…`.
+fn is_grouped_digits(window: &[u8]) -> bool {
+    let mut groups = window.split(|b| *b == b' ');
+    let Some(first) = groups.next() else { return false };
+    let same = |size: usize| {
+        first.len() == size
+            && window.split(|b| *b == b' ').rev().skip(1).all(|g| g.len() == size && g.iter().all(u8::is_ascii_hexdigit))
+    };
+    same(2) || (same(8) && window.iter().all(|b| matches!(b, b'0' | b'1' | b' ')))
+}
+
+impl Run {
+    fn at(bytes: &[u8], start: usize) -> Self {
+        let mut run = Self {
+            start,
+            end: start,
+            payload: 0,
+            is_hex: true,
+            is_binary: true,
+            has_upper: false,
+            has_lower: false,
+            has_digit: false,
+            has_lines: false,
+        };
+        let mut first_line = 0;
+        let mut at = start;
+        while let Some(&byte) = bytes.get(at) {
+            if is_base64(byte) {
+                run.payload += 1;
+                first_line += usize::from(!run.has_lines);
+                run.is_hex &= byte.is_ascii_hexdigit();
+                run.is_binary &= matches!(byte, b'0' | b'1');
+                run.has_upper |= byte.is_ascii_uppercase();
+                run.has_lower |= byte.is_ascii_lowercase();
+                run.has_digit |= byte.is_ascii_digit();
+                at += 1;
+                run.end = at;
+                continue;
+            }
+            let next = |offset: usize| bytes.get(at + offset).copied().is_some_and(is_base64);
+            if bytes.get(at..).is_some_and(|rest| rest.starts_with(FOLD.as_bytes())) && next(FOLD.len()) {
+                at += FOLD.len();
+            } else if byte == b' ' && run.is_hex && next(1) && run.goes_on_behind_space(bytes, at + 1) {
+                at += 1;
+            } else if byte == b'\n' && first_line >= MIN_FIRST_LINE_CHARS && next(1) {
+                at += 1;
+                run.has_lines = true;
+            } else if byte == b'\r' && first_line >= MIN_FIRST_LINE_CHARS && bytes.get(at + 1) == Some(&b'\n') && next(2) {
+                at += 2;
+                run.has_lines = true;
+            } else {
+                break;
+            }
+        }
+        let padding = bytes.get(run.end..).unwrap_or_default().iter().take(2).take_while(|b| **b == b'=').count();
+        run.end += padding;
+        run
+    }
+
+    /// Whether a group of digits like the ones so far follows at `at`.
+    fn goes_on_behind_space(&self, bytes: &[u8], at: usize) -> bool {
+        let size = if self.is_binary && self.payload.is_multiple_of(8) { 8 } else { 2 };
+        let Some(group) = bytes.get(at..at + size) else { return false };
+        let fits = |b: &u8| if size == 8 { matches!(b, b'0' | b'1') } else { b.is_ascii_hexdigit() };
+        group.iter().all(fits) && !bytes.get(at + size).is_some_and(|b| is_base64(*b))
+    }
+
+    /// The run without line breaks and spaces.
+    fn digits(&self, bytes: &[u8]) -> Vec<u8> {
+        let run = bytes.get(self.start..self.end).unwrap_or_default();
+        run.iter().copied().filter(|b| is_base64(*b)).collect()
+    }
+
+    /// Long, and not a word or a path: mixed case, or digits among the letters.
+    fn is_blob(&self) -> bool {
+        self.payload >= BLOB_CHARS
+            && ((self.has_upper && self.has_lower) || self.has_digit)
+            && (self.has_upper || self.has_lower)
+    }
+}
+
+/// Decodes what is text, within the budget.
+fn decode(digits: &[u8], encoding: Encoding, budget: &mut usize) -> Option<String> {
+    let bits = match encoding {
+        Encoding::Base64 => 6,
+        Encoding::Hex => 4,
+        Encoding::Binary => 1,
+    };
+    let length = (digits.len() * bits / 8).min(*budget);
+    let mut out = Vec::with_capacity(length);
+    let (mut buffer, mut filled) = (0_u32, 0);
+    for digit in digits {
+        let value = match digit {
+            b'0'..=b'9' if bits < 6 => digit - b'0',
+            b'a'..=b'f' if bits == 4 => digit - b'a' + 10,
+            b'A'..=b'F' if bits == 4 => digit - b'A' + 10,
+            b'A'..=b'Z' => digit - b'A',
+            b'a'..=b'z' => digit - b'a' + 26,
+            b'0'..=b'9' => digit - b'0' + 52,
+            b'+' | b'-' => 62,
+            _ => 63,
+        };
+        buffer = buffer << bits | u32::from(value);
+        filled += bits;
+        if filled >= 8 {
+            if out.len() >= length {
+                break;
+            }
+            filled -= 8;
+            out.push(u8::try_from(buffer >> filled & 0xFF).unwrap_or(0));
+            // What is not text shows early: most runs are keys, hashes and images.
+            if out.len() == 12 && !is_text(&out) {
+                return None;
+            }
+        }
+    }
+    *budget -= out.len().min(*budget);
+    is_text(&out).then(|| String::from_utf8_lossy(&out).into_owned())
+}
+
+/// Whether the bytes can be written text, a character cut at the end allowed.
+fn is_text(bytes: &[u8]) -> bool {
+    let valid = match std::str::from_utf8(bytes) {
+        Ok(_) => true,
+        Err(error) => error.error_len().is_none(),
+    };
+    let control = bytes.iter().filter(|b| b.is_ascii_control() && !b.is_ascii_whitespace()).count();
+    valid && control == 0
+}
+
+/// Whether the run at `span` already stands between the labels.
+pub(crate) fn is_labelled(text: &str, span: &Range<usize>) -> bool {
+    let (before, after) = (text.get(..span.start).unwrap_or_default(), text.get(span.end..).unwrap_or_default());
+    let line_break = |text: &str| usize::from(text.starts_with('\n'));
+    before.trim_end_matches('\n').len() + 1 >= before.len()
+        && before.strip_suffix('\n').unwrap_or(before).ends_with(BASE64_OPEN)
+        && after.get(line_break(after)..).is_some_and(|rest| rest.starts_with(BASE64_CLOSE))
+}

@@ -1,0 +1,285 @@
+//! Finds the patterns of the rules' data in a stream of tokens.
+//!
+//! Tokens are looked at in blocks of 128. For each concept a 128-bit word says which tokens of the
+//! block belong to it, and a pattern is matched for all positions of the block at once with shifts
+//! and conjunctions, in the manner of Shift-And (Baeza-Yates and Gonnet 1992). The work for a block
+//! has a fixed bound, so the whole is linear in the number of tokens whatever they are.
+
+use std::ops::Range;
+
+use crate::Rule;
+use crate::lexicon::{Lexeme, Lexicon, Spelling};
+use crate::rules::{
+    CLAUSE_START, CLOSED, COLON, CONCEPT_COUNT, Element, KEY, LEAD, LINE_START, MAX_PATTERN_ELEMENTS,
+    MAX_PATTERN_TOKENS, NOT, NOT_NEGATED, OPENED, PATTERNS, Pattern, SENTENCE_START,
+};
+
+/// Tokens in a block.
+const BLOCK_TOKENS: usize = 128;
+/// Tokens by which one block is ahead of the one before. A match that begins in the first
+/// `ADVANCE_TOKENS` of a block lies wholly inside it.
+const ADVANCE_TOKENS: usize = BLOCK_TOKENS - MAX_PATTERN_TOKENS;
+/// Words that stand between the start of a clause and its verb, at most.
+const MAX_LEAD_WORDS: usize = 5;
+/// Long words in another spelling that make it worth while to read a block in that spelling.
+const MIN_RESPELLED_WORDS: usize = 2;
+/// What counts as long, in bytes: shorter ones happen to be words of other languages.
+const LONG_WORD_BYTES: usize = 5;
+
+/// One word of the probe view.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Token {
+    /// Where it is in the original, in bytes.
+    pub start: usize,
+    /// Where it ends.
+    pub end: usize,
+    /// What it stands for.
+    pub lexeme: Lexeme,
+    /// The flags of [`crate::rules`].
+    pub flags: u16,
+}
+
+/// One place where a pattern matched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Hit {
+    pub rule: Rule,
+    pub detail: &'static str,
+    /// In the original, in bytes; begins and ends with a token.
+    pub span: Range<usize>,
+}
+
+/// Takes tokens, gives hits.
+pub(crate) struct Matcher<'a> {
+    lexicon: &'a Lexicon,
+    tokens: Vec<Token>,
+    hits: Vec<Hit>,
+}
+
+impl<'a> Matcher<'a> {
+    pub fn new(lexicon: &'a Lexicon) -> Self {
+        Self { lexicon, tokens: Vec::with_capacity(BLOCK_TOKENS), hits: Vec::new() }
+    }
+
+    /// Takes the next token.
+    pub fn push(&mut self, token: Token) {
+        if self.tokens.len() == BLOCK_TOKENS {
+            self.match_block(ADVANCE_TOKENS);
+            self.tokens.drain(..ADVANCE_TOKENS);
+        }
+        self.tokens.push(token);
+    }
+
+    /// The token that was pushed last.
+    pub fn last_mut(&mut self) -> Option<&mut Token> {
+        self.tokens.last_mut()
+    }
+
+    /// Ends the stream.
+    pub fn finish(mut self) -> Vec<Hit> {
+        self.match_block(BLOCK_TOKENS);
+        self.hits
+    }
+
+    /// Matches all patterns whose first token is among the first `accepted` ones of the block.
+    fn match_block(&mut self, accepted: usize) {
+        if self.tokens.iter().all(|token| token.lexeme.is_unknown()) {
+            return;
+        }
+        let block = Block::forwards(self.lexicon, &self.tokens, Spelling::Plain);
+        self.match_patterns(&block, first_bits(accepted), |index| index);
+        if self.is_worth_reading(Spelling::Rot13) {
+            let block = Block::forwards(self.lexicon, &self.tokens, Spelling::Rot13);
+            self.match_patterns(&block, first_bits(accepted), |index| index);
+        }
+        if self.is_worth_reading(Spelling::Reversed) {
+            let block = Block::backwards(self.lexicon, &self.tokens);
+            let last = self.tokens.len() - 1;
+            self.match_patterns(&block, u128::MAX, |index| last - index);
+        }
+    }
+
+    fn is_worth_reading(&self, spelling: Spelling) -> bool {
+        let counts = |token: &&Token| {
+            token.lexeme.spelling() == spelling && token.end - token.start >= LONG_WORD_BYTES
+        };
+        self.tokens.iter().filter(counts).count() >= MIN_RESPELLED_WORDS
+    }
+
+    fn match_patterns(&mut self, block: &Block, starts: u128, original: impl Fn(usize) -> usize) {
+        for pattern in PATTERNS {
+            let cover = block.cover(pattern, starts);
+            if cover != 0 {
+                self.push_hits(pattern, cover, block.sentence_starts, &original);
+            }
+        }
+    }
+
+    /// Turns each run of covered tokens into a hit; `original` maps a position of the block to the
+    /// position of its token.
+    fn push_hits(
+        &mut self,
+        pattern: &Pattern,
+        mut cover: u128,
+        starts: u128,
+        original: impl Fn(usize) -> usize,
+    ) {
+        while cover != 0 {
+            let first = cover.trailing_zeros();
+            // The run ends where the cover does or where another sentence begins in it.
+            let ends = !cover | (starts & !(1 << first));
+            let after = (ends & !low_bits(first)).trailing_zeros();
+            cover &= !low_bits(after);
+            let (a, b) = (original(first as usize), original(after as usize - 1));
+            if let (Some(a), Some(b)) = (self.tokens.get(a.min(b)), self.tokens.get(a.max(b))) {
+                self.hits.push(Hit { rule: pattern.rule, detail: pattern.detail, span: a.start..b.end });
+            }
+        }
+    }
+}
+
+/// The lowest `count` bits; all of them from 128 on.
+fn low_bits(count: u32) -> u128 {
+    1_u128.checked_shl(count).map_or(u128::MAX, |bit| bit - 1)
+}
+
+fn first_bits(count: usize) -> u128 {
+    low_bits(u32::try_from(count).unwrap_or(u32::MAX))
+}
+
+/// Which tokens of a block belong to which concept and carry which flag, as bit sets.
+struct Block {
+    concepts: [u128; CONCEPT_COUNT],
+    flags: [u128; 8],
+    sentence_starts: u128,
+}
+
+impl Block {
+    /// The block from its first token on: only words of the given spelling count.
+    fn forwards(lexicon: &Lexicon, tokens: &[Token], spelling: Spelling) -> Self {
+        let mut block = Self { concepts: [0; CONCEPT_COUNT], flags: [0; 8], sentence_starts: 0 };
+        for (index, token) in tokens.iter().enumerate() {
+            block.add_flags(1 << index, token.flags);
+            if token.lexeme.spelling() == spelling {
+                block.add_concepts(lexicon, 1 << index, token.lexeme);
+            }
+        }
+        let concept = |concept: u16| block.concepts.get(usize::from(concept)).copied().unwrap_or(0);
+        block.sentence_starts = block.flags_of(SENTENCE_START);
+        let mut clauses = block.flags_of(CLAUSE_START) | 1;
+        let leads = concept(LEAD);
+        for _ in 0..MAX_LEAD_WORDS {
+            clauses |= (clauses & leads) << 1 & !block.sentence_starts;
+        }
+        let negated = (concept(NOT) << 1) & !block.flags_of(CLAUSE_START);
+        *block.flag_mut(CLAUSE_START) = clauses;
+        *block.flag_mut(NOT_NEGATED) = !negated;
+        block
+    }
+
+    /// The block from its last token on: only words that are spelled backwards count. Nothing is
+    /// known about clauses and punctuation, so every flag is taken to be set.
+    fn backwards(lexicon: &Lexicon, tokens: &[Token]) -> Self {
+        let mut block = Self { concepts: [0; CONCEPT_COUNT], flags: [u128::MAX; 8], sentence_starts: 0 };
+        for (index, token) in tokens.iter().rev().enumerate() {
+            if token.lexeme.spelling() == Spelling::Reversed {
+                block.add_concepts(lexicon, 1 << index, token.lexeme);
+            }
+        }
+        block
+    }
+
+    fn add_concepts(&mut self, lexicon: &Lexicon, bit: u128, lexeme: Lexeme) {
+        if lexeme.is_unknown() {
+            return;
+        }
+        for concept in lexicon.concepts(lexeme) {
+            if let Some(bits) = self.concepts.get_mut(usize::from(*concept)) {
+                *bits |= bit;
+            }
+        }
+    }
+
+    fn add_flags(&mut self, bit: u128, mut flags: u16) {
+        while flags != 0 {
+            if let Some(bits) = self.flags.get_mut(flags.trailing_zeros() as usize) {
+                *bits |= bit;
+            }
+            flags &= flags - 1;
+        }
+    }
+
+    fn flag_mut(&mut self, flag: u16) -> &mut u128 {
+        &mut self.flags[flag.trailing_zeros() as usize & 7]
+    }
+
+    fn flags_of(&self, flag: u16) -> u128 {
+        self.flags[flag.trailing_zeros() as usize & 7]
+    }
+
+    /// The tokens that `element` accepts.
+    fn accepted(&self, element: &Element) -> u128 {
+        let mut bits = element
+            .concepts
+            .iter()
+            .filter_map(|concept| self.concepts.get(usize::from(*concept)))
+            .fold(0, |all, bits| all | bits);
+        if bits != 0 {
+            for flag in [LINE_START, CLAUSE_START, OPENED, COLON, CLOSED, KEY, NOT_NEGATED] {
+                if element.flags & flag != 0 {
+                    bits &= self.flags_of(flag);
+                }
+            }
+        }
+        bits
+    }
+
+    /// The tokens of all matches of `pattern` that begin at one of `starts`, gaps included.
+    fn cover(&self, pattern: &Pattern, starts: u128) -> u128 {
+        let mut forwards = [0_u128; MAX_PATTERN_ELEMENTS];
+        let mut reached = starts;
+        for (index, (element, slot)) in pattern.elements.iter().zip(&mut forwards).enumerate() {
+            if index > 0 {
+                reached = self.after(reached, element);
+            }
+            reached &= self.accepted(element);
+            if reached == 0 {
+                return 0;
+            }
+            *slot = reached;
+        }
+        // Back again, to keep only the tokens from which the end can be reached.
+        let mut cover = reached;
+        let pairs = pattern.elements.iter().zip(&forwards).skip(1).zip(&forwards).rev();
+        for ((element, _), before) in pairs {
+            let needed = self.before(reached, element);
+            let kept = before & needed;
+            cover |= kept | (self.after(kept, element) & needed);
+            reached = kept;
+        }
+        cover
+    }
+
+    /// The tokens that may be matched by `element` when the one before it is among `bits`.
+    fn after(&self, bits: u128, element: &Element) -> u128 {
+        let barrier = if element.crosses { 0 } else { self.sentence_starts };
+        let mut current = bits;
+        let mut all = 0;
+        for _ in 0..=element.gap {
+            current = (current << 1) & !barrier;
+            all |= current;
+        }
+        all
+    }
+
+    /// The tokens that may come before `element` when it matches one of `bits`.
+    fn before(&self, bits: u128, element: &Element) -> u128 {
+        let barrier = if element.crosses { 0 } else { self.sentence_starts };
+        let mut current = bits;
+        let mut all = 0;
+        for _ in 0..=element.gap {
+            current = (current & !barrier) >> 1;
+            all |= current;
+        }
+        all
+    }
+}

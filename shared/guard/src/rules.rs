@@ -1,0 +1,84 @@
+//! The rules' data: the tables that the build makes of `rules.toml`.
+
+use crate::Rule;
+
+/// Longest pattern in tokens, gaps included.
+pub(crate) const MAX_PATTERN_TOKENS: usize = 48;
+/// Most elements of one pattern.
+pub(crate) const MAX_PATTERN_ELEMENTS: usize = 8;
+
+/// The token is the first one of its line.
+pub(crate) const LINE_START: u16 = 1;
+/// The token begins a clause, but for words like "please" and "you must".
+pub(crate) const CLAUSE_START: u16 = 1 << 1;
+/// The token stands behind an opening bracket.
+pub(crate) const OPENED: u16 = 1 << 2;
+/// A colon follows.
+pub(crate) const COLON: u16 = 1 << 3;
+/// A closing bracket follows, which is not the end of a Markdown link's text.
+pub(crate) const CLOSED: u16 = 1 << 4;
+/// A quote and a colon follow: a key of a JSON object.
+pub(crate) const KEY: u16 = 1 << 5;
+/// No negation stands directly in front.
+pub(crate) const NOT_NEGATED: u16 = 1 << 6;
+/// A sentence ends between the token before and this one.
+pub(crate) const SENTENCE_START: u16 = 1 << 7;
+
+/// A sequence of concepts that makes a finding.
+#[derive(Debug)]
+pub(crate) struct Pattern {
+    /// Name of the entry in the data.
+    pub id: &'static str,
+    /// The rule that the finding is reported under.
+    pub rule: Rule,
+    /// What it is, for the report.
+    pub detail: &'static str,
+    /// The sequence.
+    pub elements: &'static [Element],
+}
+
+/// One place of a [`Pattern`].
+#[derive(Debug)]
+pub(crate) struct Element {
+    /// The token must belong to one of these concepts.
+    pub concepts: &'static [u16],
+    /// How many tokens may stand between the element before and this one.
+    pub gap: u8,
+    /// Whether a sentence may end in between.
+    pub crosses: bool,
+    /// What else must hold: the flags above, joined by "or".
+    pub flags: u16,
+}
+
+include!(concat!(env!("OUT_DIR"), "/rules.rs"));
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scan::guard;
+
+    #[test]
+    fn every_example_is_found_by_its_rule_and_no_counter_example_is() {
+        let mut wrong = Vec::new();
+        for (id, rule, text, expected) in EXAMPLES {
+            let (_, findings) = guard(text);
+            if findings.iter().any(|finding| finding.rule == *rule) != *expected {
+                let found: Vec<_> = findings.iter().map(|f| (f.rule.id(), f.matched.as_str())).collect();
+                wrong.push(format!("{id}: {text:?} expected {expected}, found {found:?}"));
+            }
+        }
+        assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+    }
+
+    #[test]
+    fn every_pattern_is_matched_by_an_example_of_its_entry() {
+        for pattern in PATTERNS {
+            let matched = EXAMPLES.iter().any(|(id, _, text, expected)| {
+                *expected
+                    && *id == pattern.id
+                    && crate::tokens::find(text).iter().any(|hit| hit.detail == pattern.detail)
+            });
+            assert!(matched, "{}", pattern.id);
+        }
+    }
+}

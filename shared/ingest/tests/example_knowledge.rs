@@ -1,0 +1,128 @@
+//! The documents and questions under `examples/`: what a first user asks must be found and answered.
+
+#![expect(clippy::unwrap_used, reason = "in a test a failure is a failed test")]
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use raglan_core::catalog::KnowledgeBaseId;
+use raglan_core::clock::{ManualClock, Timestamp};
+use raglan_ingest::build::{IndexOptions, index_folder};
+use raglan_rag::answer::extractive_answer;
+use raglan_rag::backend::{Backend as _, Filters, RetrieveRequest};
+use raglan_rag::embedded::EmbeddedBackend;
+use raglan_rag::merge::{ScoredPassage, merge};
+use serde::Deserialize;
+use tempfile::TempDir;
+
+const TOP_K: usize = 5;
+
+#[derive(Deserialize)]
+struct Queries {
+    questions: Vec<Question>,
+    off_topic: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Question {
+    question: String,
+    filename: String,
+    contains: String,
+}
+
+struct Examples {
+    _index: TempDir,
+    engine: EmbeddedBackend,
+    kb_id: KnowledgeBaseId,
+    queries: Queries,
+}
+
+fn examples() -> Examples {
+    let folder: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let index = tempfile::tempdir().unwrap();
+    let kb_id = KnowledgeBaseId::parse("examples").unwrap();
+    let options = IndexOptions {
+        source_dir: folder.join("knowledge"),
+        index_root: index.path().to_owned(),
+        kb_id: kb_id.clone(),
+    };
+    let clock = ManualClock::at(Timestamp::from_epoch_seconds(1_800_000_000));
+    let report = index_folder(&options, &clock, &mut |_| {}).unwrap();
+    assert_eq!(report.failed, []);
+    let queries = serde_json::from_slice(&std::fs::read(folder.join("queries.json")).unwrap());
+    let engine = EmbeddedBackend::new(index.path());
+    Examples {
+        _index: index,
+        engine,
+        kb_id,
+        queries: queries.unwrap(),
+    }
+}
+
+impl Examples {
+    async fn passages(&self, query: &str) -> Vec<ScoredPassage> {
+        let request = RetrieveRequest {
+            query: query.to_owned(),
+            top_k: TOP_K,
+            min_score: None,
+            filters: Filters::default(),
+            time_left: Duration::from_mins(1),
+        };
+        let found = self.engine.retrieve("examples", &request).await.unwrap();
+        merge(vec![(self.kb_id.clone(), found)], TOP_K).passages
+    }
+}
+
+/// Text without white space: a PDF breaks its lines anywhere.
+fn packed(text: &str) -> String {
+    text.split_whitespace().collect()
+}
+
+#[tokio::test]
+async fn questions_are_found_answered_and_grounded() {
+    let examples = examples();
+    let (mut found, mut answered, mut right) = (0, 0, 0);
+    for Question {
+        question,
+        filename,
+        contains,
+    } in &examples.queries.questions
+    {
+        let passages = examples.passages(question).await;
+        found += usize::from(
+            passages
+                .iter()
+                .any(|scored| scored.passage.filename == *filename),
+        );
+        let Some(answer) = extractive_answer(question, &passages) else {
+            println!("no answer: {question}");
+            continue;
+        };
+        answered += 1;
+        let holds = packed(&answer.text).contains(&packed(contains));
+        if !holds {
+            println!("not in the answer: {question}: {}", answer.text);
+        }
+        right += usize::from(holds);
+    }
+    let asked = examples.queries.questions.len();
+    println!("{asked} questions: {found} found, {answered} answered, {right} with the right place");
+    assert!(found * 100 >= asked * 95, "{found} of {asked} found");
+    assert!(
+        answered * 100 >= asked * 80,
+        "{answered} of {asked} answered"
+    );
+    assert!(
+        right * 100 >= asked * 75,
+        "{right} of {asked} answered with the right place"
+    );
+}
+
+#[tokio::test]
+async fn questions_that_the_documents_do_not_answer_get_no_answer() {
+    let examples = examples();
+    for question in &examples.queries.off_topic {
+        let passages = examples.passages(question).await;
+        assert_eq!(extractive_answer(question, &passages), None, "{question}");
+    }
+}

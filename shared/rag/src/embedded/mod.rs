@@ -1,0 +1,177 @@
+//! The engine that is part of raglan: full-text search (BM25) in files that lie beside the program.
+//!
+//! An index is built by `raglan index` and only read here. [`layout`] says where it lies, [`schema`]
+//! and [`tokenizer`] what is in it, [`manifest`] who can read it, [`writer`] how it is made.
+
+mod read_only_directory;
+mod search;
+
+pub mod layout;
+pub mod manifest;
+pub mod schema;
+pub mod tokenizer;
+pub mod writer;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use layout::Generation;
+use raglan_core::catalog::KnowledgeBaseId;
+use search::{IndexError, OpenIndex};
+
+use crate::backend::{Backend, BackendError, DocumentPage, Retrieval, RetrieveRequest, Statistics};
+
+/// The largest `top_k` of the embedded engine.
+const TOP_K_LIMIT: u64 = 50;
+
+/// Searches the indexes below one folder.
+///
+/// Which generation answers is looked up on every call, so that a new one is used as soon as it is
+/// published; an opened generation is kept. Must be used inside a tokio runtime: the work is done on
+/// its blocking threads.
+#[derive(Clone)]
+pub struct EmbeddedBackend {
+    indexes: Arc<Indexes>,
+}
+
+struct Indexes {
+    root: PathBuf,
+    open: Mutex<HashMap<KnowledgeBaseId, (Generation, Arc<OpenIndex>)>>,
+}
+
+impl EmbeddedBackend {
+    /// The engine for the indexes below `index_root`. Nothing is read yet.
+    #[must_use]
+    pub fn new(index_root: impl Into<PathBuf>) -> Self {
+        let open = Mutex::new(HashMap::new());
+        Self {
+            indexes: Arc::new(Indexes {
+                root: index_root.into(),
+                open,
+            }),
+        }
+    }
+
+    /// Does `work` with the index on a blocking thread, within `time_left` if there is a limit.
+    async fn with_index<T: Send + 'static>(
+        &self,
+        knowledge_base: &str,
+        time_left: Option<Duration>,
+        work: impl FnOnce(&OpenIndex) -> Result<T, IndexError> + Send + 'static,
+    ) -> Result<T, BackendError> {
+        let Ok(id) = KnowledgeBaseId::parse(knowledge_base) else {
+            return Err(BackendError::UnknownKnowledgeBase(
+                knowledge_base.to_owned(),
+            ));
+        };
+        let indexes = Arc::clone(&self.indexes);
+        let task = tokio::task::spawn_blocking(move || {
+            let index = indexes.current(&id)?;
+            work(&index).map_err(|error| unusable(&indexes.root, &id, &error.to_string()))
+        });
+        let joined = match time_left {
+            Some(limit) => tokio::time::timeout(limit, task)
+                .await
+                .map_err(|_| BackendError::TimedOut(limit))?,
+            None => task.await,
+        };
+        // The library panics on some damaged files; that must stay one failed call.
+        joined.unwrap_or_else(|panic| {
+            tracing::error!(%panic, knowledge_base, "searching the embedded index panicked");
+            Err(BackendError::UnusableIndex(format!(
+                "the search in {knowledge_base} broke off; rebuild it with `raglan index DIR --kb {knowledge_base}`"
+            )))
+        })
+    }
+}
+
+impl Indexes {
+    fn current(&self, id: &KnowledgeBaseId) -> Result<Arc<OpenIndex>, BackendError> {
+        let directory = layout::knowledge_base_dir(&self.root, id);
+        let generation = layout::current(&directory)
+            .map_err(|error| unusable(&self.root, id, &error.to_string()))?
+            .ok_or_else(|| unusable(&self.root, id, "there is none"))?;
+        if let Some((known, index)) = self.lock().get(id)
+            && *known == generation
+        {
+            return Ok(Arc::clone(index));
+        }
+        // Opened without the lock: one slow folder must not hold up the others.
+        let index = OpenIndex::open(&directory.join(generation.as_str()))
+            .map(Arc::new)
+            .map_err(|error| unusable(&self.root, id, &error.to_string()))?;
+        self.lock()
+            .insert(id.clone(), (generation, Arc::clone(&index)));
+        Ok(index)
+    }
+
+    fn lock(
+        &self,
+    ) -> std::sync::MutexGuard<'_, HashMap<KnowledgeBaseId, (Generation, Arc<OpenIndex>)>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn unusable(root: &Path, id: &KnowledgeBaseId, why: &str) -> BackendError {
+    BackendError::UnusableIndex(format!(
+        "{id} in {}: {why}; build it with `raglan index DIR --kb {id}`",
+        root.display()
+    ))
+}
+
+impl Backend for EmbeddedBackend {
+    fn retrieve<'a>(
+        &'a self,
+        knowledge_base: &'a str,
+        request: &'a RetrieveRequest,
+    ) -> BoxFuture<'a, Result<Retrieval, BackendError>> {
+        let owned = request.clone();
+        Box::pin(
+            self.with_index(knowledge_base, Some(request.time_left), move |index| {
+                index.search(&owned)
+            }),
+        )
+    }
+
+    fn list_documents<'a>(
+        &'a self,
+        knowledge_base: &'a str,
+        after: Option<&'a str>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<DocumentPage, BackendError>> {
+        let after = after.map(str::to_owned);
+        Box::pin(self.with_index(knowledge_base, None, move |index| {
+            let documents = index.documents()?;
+            let start = after.map_or(0, |after| {
+                documents.partition_point(|document| document.id <= after)
+            });
+            let rest = &documents[start..];
+            Ok(DocumentPage {
+                documents: rest.iter().take(limit).cloned().collect(),
+                more: rest.len() > limit,
+            })
+        }))
+    }
+
+    fn describe<'a>(
+        &'a self,
+        knowledge_base: &'a str,
+    ) -> BoxFuture<'a, Result<Statistics, BackendError>> {
+        Box::pin(self.with_index(knowledge_base, None, |index| {
+            let manifest = index.manifest();
+            Ok(Statistics {
+                document_count: Some(manifest.document_count),
+                chunk_count: Some(manifest.chunk_count),
+                sources: manifest.sources.clone(),
+                embedding_model: None,
+                embedding_dimension: None,
+                similarity_threshold: None,
+                top_k_limit: TOP_K_LIMIT,
+                indexed_at: Some(manifest.created_at),
+            })
+        }))
+    }
+}

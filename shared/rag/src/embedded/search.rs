@@ -1,0 +1,221 @@
+//! An open generation and how it is searched.
+
+use std::ops::Bound;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use raglan_core::clock::Timestamp;
+use tantivy::collector::{Count, TopDocs};
+use tantivy::query::{
+    BooleanQuery, BoostQuery, ConstScoreQuery, Occur, Query, RangeQuery, TermQuery,
+};
+use tantivy::schema::{Field, IndexRecordOption, Value as _};
+use tantivy::{DocAddress, Index, ReloadPolicy, Searcher, TantivyDocument, TantivyError, Term};
+
+use super::manifest::{Manifest, ManifestError};
+use super::read_only_directory::ReadOnlyDirectory;
+use super::schema::{
+    DOCUMENT_TYPE, DOMAIN, IndexSchema, StoredPassage, TITLE_BOOST, attribute_terms,
+};
+use super::{layout, tokenizer};
+use crate::backend::{Document, Filters, Passage, Retrieval, RetrieveRequest};
+
+/// Why a generation cannot be opened or read.
+#[derive(Debug, thiserror::Error)]
+pub enum IndexError {
+    /// The manifest forbids it.
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
+    /// tantivy cannot read the files.
+    #[error("its full-text index is damaged: {0}")]
+    Tantivy(#[from] TantivyError),
+    /// A stored passage or the list of documents is not what was written.
+    #[error("it is damaged: {0}")]
+    Damaged(String),
+    /// The schema differs although the version is the same.
+    #[error("it has another schema")]
+    Schema,
+}
+
+/// An open generation.
+pub struct OpenIndex {
+    directory: PathBuf,
+    manifest: Manifest,
+    schema: IndexSchema,
+    searcher: Searcher,
+    documents: OnceLock<Vec<Document>>,
+}
+
+impl OpenIndex {
+    /// Opens the generation in `directory` without writing anything.
+    ///
+    /// # Errors
+    /// [`IndexError`] says what is wrong with it.
+    pub fn open(directory: &Path) -> Result<Self, IndexError> {
+        let manifest = Manifest::read(directory)?;
+        let files = ReadOnlyDirectory::open(directory).map_err(TantivyError::from)?;
+        let index = Index::open(files)?;
+        let schema = IndexSchema::new();
+        if index.schema() != schema.schema {
+            return Err(IndexError::Schema);
+        }
+        let reader = index
+            .reader_builder()
+            .reload_policy(ReloadPolicy::Manual)
+            .try_into()?;
+        Ok(Self {
+            directory: directory.to_owned(),
+            manifest,
+            schema,
+            searcher: reader.searcher(),
+            documents: OnceLock::new(),
+        })
+    }
+
+    /// What the index says of itself.
+    pub const fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// Every document, ordered by id; read on first use.
+    ///
+    /// # Errors
+    /// [`IndexError::Damaged`] when the list cannot be read.
+    pub fn documents(&self) -> Result<&[Document], IndexError> {
+        if let Some(documents) = self.documents.get() {
+            return Ok(documents);
+        }
+        let json = std::fs::read(self.directory.join(layout::DOCUMENTS))
+            .map_err(|error| IndexError::Damaged(format!("{}: {error}", layout::DOCUMENTS)))?;
+        let documents = serde_json::from_slice(&json)
+            .map_err(|error| IndexError::Damaged(format!("{}: {error}", layout::DOCUMENTS)))?;
+        Ok(self.documents.get_or_init(|| documents))
+    }
+
+    /// The passages that fit best. Equal scores are ordered by the passages' place in the index,
+    /// which is the order of their documents.
+    ///
+    /// # Errors
+    /// [`IndexError`] when the files turn out to be damaged.
+    pub fn search(&self, request: &RetrieveRequest) -> Result<Retrieval, IndexError> {
+        let Some(query) = self.query(&request.query, &request.filters) else {
+            return Ok(Retrieval::default());
+        };
+        let best = TopDocs::with_limit(request.top_k.max(1)).order_by_score();
+        let (hits, matched) = self.searcher.search(&query, &(best, Count))?;
+        let below = |score: f32| request.min_score.is_some_and(|least| score < least);
+        let below_threshold = hits.iter().filter(|(score, _)| below(*score)).count() as u64;
+        let passages = hits
+            .into_iter()
+            .filter(|(score, _)| !below(*score))
+            .map(|(score, address)| self.passage(score, address))
+            .collect::<Result<_, _>>()?;
+        Ok(Retrieval {
+            passages,
+            matched: matched as u64,
+            below_threshold,
+        })
+    }
+
+    fn passage(&self, score: f32, address: DocAddress) -> Result<Passage, IndexError> {
+        let entry: TantivyDocument = self.searcher.doc(address)?;
+        let json = entry
+            .get_first(self.schema.passage)
+            .and_then(|value| value.as_str())
+            .ok_or_else(|| IndexError::Damaged("a passage is missing".to_owned()))?;
+        serde_json::from_str::<StoredPassage>(json)
+            .map(|stored| stored.with_score(score))
+            .map_err(|error| IndexError::Damaged(format!("a passage: {error}")))
+    }
+
+    /// Any of the query's words and all of the filters; `None` when the query has no words.
+    ///
+    /// The text never meets a query parser: quotes, colons and `AND` are separators and words.
+    fn query(&self, text: &str, filters: &Filters) -> Option<BooleanQuery> {
+        let words: Vec<(Occur, Box<dyn Query>)> = tokenizer::query_terms(text)
+            .iter()
+            .flat_map(|term| self.word(term))
+            .map(|query| (Occur::Should, query))
+            .collect();
+        if words.is_empty() {
+            return None;
+        }
+        let conditions = self.conditions(filters);
+        if conditions.is_empty() {
+            return Some(BooleanQuery::new(words));
+        }
+        let mut clauses: Vec<(Occur, Box<dyn Query>)> =
+            vec![(Occur::Must, Box::new(BooleanQuery::new(words)))];
+        // A condition lets through or not; it must not change the order.
+        clauses.extend(conditions.into_iter().map(|condition| {
+            (
+                Occur::Must,
+                Box::new(ConstScoreQuery::new(condition, 0.0)) as Box<dyn Query>,
+            )
+        }));
+        Some(BooleanQuery::new(clauses))
+    }
+
+    fn word(&self, term: &str) -> [Box<dyn Query>; 3] {
+        let schema = &self.schema;
+        [
+            Box::new(BoostQuery::new(term_query(schema.title, term), TITLE_BOOST)),
+            term_query(schema.section, term),
+            term_query(schema.content, term),
+        ]
+    }
+
+    fn conditions(&self, filters: &Filters) -> Vec<Box<dyn Query>> {
+        let mut conditions = Vec::new();
+        let named = [
+            (DOMAIN, &filters.domain),
+            (DOCUMENT_TYPE, &filters.document_type),
+        ];
+        for (name, values) in named.into_iter().filter(|(_, values)| !values.is_empty()) {
+            let terms = values
+                .iter()
+                .flat_map(|value| attribute_terms(name, &value.as_str().into()));
+            conditions.push(self.any_attribute(terms));
+        }
+        for (name, values) in filters
+            .metadata
+            .iter()
+            .filter(|(_, values)| !values.is_empty())
+        {
+            let terms = values.iter().flat_map(|value| attribute_terms(name, value));
+            conditions.push(self.any_attribute(terms));
+        }
+        if filters.updated_after.is_some() || filters.updated_before.is_some() {
+            let bound = |moment: Option<Timestamp>| {
+                moment.map_or(Bound::Unbounded, |moment| {
+                    Bound::Excluded(Term::from_field_i64(
+                        self.schema.updated_at_ms,
+                        moment.epoch_ms(),
+                    ))
+                })
+            };
+            conditions.push(Box::new(RangeQuery::new(
+                bound(filters.updated_after),
+                bound(filters.updated_before),
+            )));
+        }
+        conditions
+    }
+
+    /// Any of the terms. Without terms nothing matches: a value that no document can have (null, an
+    /// object) must not widen the result.
+    fn any_attribute(&self, terms: impl Iterator<Item = String>) -> Box<dyn Query> {
+        Box::new(BooleanQuery::union(
+            terms
+                .map(|term| term_query(self.schema.attribute, &term))
+                .collect(),
+        ))
+    }
+}
+
+fn term_query(field: Field, text: &str) -> Box<dyn Query> {
+    Box::new(TermQuery::new(
+        Term::from_field_text(field, text),
+        IndexRecordOption::WithFreqs,
+    ))
+}

@@ -1,0 +1,187 @@
+//! Results of several knowledge bases as one list.
+
+use std::collections::HashMap;
+
+use raglan_core::catalog::KnowledgeBaseId;
+
+use crate::backend::{Passage, Retrieval};
+
+/// The constant of reciprocal rank fusion (Cormack, Clarke, Büttcher, SIGIR 2009).
+const RANK_OFFSET: f32 = 60.0;
+
+/// A passage with the knowledge base that it came from.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ScoredPassage {
+    /// The knowledge base.
+    pub kb_id: KnowledgeBaseId,
+    /// The passage; its score is the one of the merged list.
+    pub passage: Passage,
+}
+
+/// One list, best first.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Merged {
+    /// The passages, at most as many as were asked for.
+    pub passages: Vec<ScoredPassage>,
+    /// The sum of [`Retrieval::matched`].
+    pub matched: u64,
+    /// The sum of [`Retrieval::below_threshold`].
+    pub below_threshold: u64,
+}
+
+/// Merges what several knowledge bases found, each list best first.
+///
+/// Scores of different engines and different indexes cannot be compared, ranks can: with more than
+/// one list the score is the reciprocal rank, 1 / (60 + rank); with one list it stays the engine's.
+/// A text that stands in the lists more than once, under one title, is kept once, as the first list
+/// has it, and its reciprocal ranks are added. The order depends on the input alone.
+#[must_use]
+pub fn merge(results: Vec<(KnowledgeBaseId, Retrieval)>, top_k: usize) -> Merged {
+    let fused = results.len() > 1;
+    let mut merged = Merged::default();
+    let mut place_of: HashMap<(String, String), usize> = HashMap::new();
+    let mut candidates: Vec<Candidate> = Vec::new();
+    for (kb_id, retrieval) in results {
+        merged.matched += retrieval.matched;
+        merged.below_threshold += retrieval.below_threshold;
+        let mut rank = RANK_OFFSET;
+        for mut passage in retrieval.passages {
+            rank += 1.0;
+            let engine_score = passage.score;
+            if fused {
+                passage.score = 1.0 / rank;
+            }
+            let same_text = (passage.title.clone(), passage.content.clone());
+            if let Some(&place) = place_of.get(&same_text) {
+                if fused {
+                    candidates[place].scored.passage.score += passage.score;
+                }
+                continue;
+            }
+            place_of.insert(same_text, candidates.len());
+            let scored = ScoredPassage {
+                kb_id: kb_id.clone(),
+                passage,
+            };
+            candidates.push(Candidate {
+                scored,
+                engine_score,
+            });
+        }
+    }
+    if fused {
+        candidates.sort_by(Candidate::by_rank);
+    }
+    merged.passages = candidates
+        .into_iter()
+        .map(|c| c.scored)
+        .take(top_k)
+        .collect();
+    merged
+}
+
+struct Candidate {
+    scored: ScoredPassage,
+    engine_score: f32,
+}
+
+impl Candidate {
+    /// Best first. Passages of equal rank in different lists are ordered by what their engines think
+    /// of them, which is the better guess where the engines are the same, then by identifier.
+    fn by_rank(&self, other: &Self) -> std::cmp::Ordering {
+        let (a, b) = (&self.scored, &other.scored);
+        b.passage
+            .score
+            .total_cmp(&a.passage.score)
+            .then_with(|| other.engine_score.total_cmp(&self.engine_score))
+            .then_with(|| a.kb_id.cmp(&b.kb_id))
+            .then_with(|| a.passage.id.cmp(&b.passage.id))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn kb(id: &str) -> KnowledgeBaseId {
+        KnowledgeBaseId::parse(id).unwrap()
+    }
+
+    /// Passages `(title and content, engine score)`, best first.
+    fn found(passages: &[(&str, f32)]) -> Retrieval {
+        let passages: Vec<Passage> = passages
+            .iter()
+            .map(|(text, score)| Passage {
+                id: (*text).to_owned(),
+                document_id: (*text).to_owned(),
+                chunk_index: 0,
+                score: *score,
+                content: (*text).to_owned(),
+                title: (*text).to_owned(),
+                filename: String::new(),
+                uri: None,
+                section: None,
+                page: None,
+                updated_at: None,
+                metadata: BTreeMap::new(),
+            })
+            .collect();
+        Retrieval {
+            matched: passages.len() as u64,
+            passages,
+            below_threshold: 1,
+        }
+    }
+
+    fn order(merged: &Merged) -> Vec<&str> {
+        merged
+            .passages
+            .iter()
+            .map(|scored| scored.passage.content.as_str())
+            .collect()
+    }
+
+    #[test]
+    fn one_knowledge_base_keeps_its_scores_and_its_order() {
+        let merged = merge(
+            vec![(kb("a"), found(&[("x", 9.0), ("y", 2.0), ("x", 1.0)]))],
+            10,
+        );
+        let scores: Vec<f32> = merged
+            .passages
+            .iter()
+            .map(|scored| scored.passage.score)
+            .collect();
+        assert_eq!((order(&merged), scores), (vec!["x", "y"], vec![9.0, 2.0]));
+    }
+
+    #[test]
+    fn large_scores_of_one_engine_do_not_push_another_engine_out() {
+        let a = found(&[("a1", 900.0), ("a2", 800.0)]);
+        let b = found(&[("b1", 0.9), ("b2", 0.8)]);
+        let merged = merge(vec![(kb("b"), b), (kb("a"), a)], 3);
+        assert_eq!(order(&merged), ["a1", "b1", "a2"]);
+        assert_eq!((merged.matched, merged.below_threshold), (4, 2));
+    }
+
+    #[test]
+    fn a_text_that_two_knowledge_bases_hold_is_shown_once_and_rises() {
+        let a = found(&[("a1", 5.0), ("both", 4.0)]);
+        let b = found(&[("b1", 5.0), ("both", 4.0)]);
+        let merged = merge(vec![(kb("a"), a), (kb("b"), b)], 10);
+        assert_eq!(order(&merged), ["both", "a1", "b1"]);
+        assert_eq!(merged.passages[0].kb_id, kb("a"));
+    }
+
+    #[test]
+    fn the_order_does_not_depend_on_which_knowledge_base_is_asked_first() {
+        let a = || (kb("a"), found(&[("a1", 1.0), ("a2", 1.0)]));
+        let b = || (kb("b"), found(&[("b1", 1.0), ("b2", 1.0)]));
+        assert_eq!(
+            order(&merge(vec![a(), b()], 9)),
+            order(&merge(vec![b(), a()], 9))
+        );
+    }
+}

@@ -1,0 +1,171 @@
+//! Reading listed knowledge bases.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use aws_sdk_dynamodb::types::KeysAndAttributes;
+use raglan_core::catalog::{KnowledgeBase, KnowledgeBaseId};
+
+use super::{CatalogStore, SORT, place};
+use crate::error::StoreError;
+use crate::table::{Item, decode_all};
+
+/// `BatchGetItem` takes so many keys at most.
+const BATCH_KEYS: usize = 100;
+/// How often keys that `BatchGetItem` left out are asked for again.
+const BATCH_ROUNDS: u32 = 5;
+/// The pause before the first repetition; it doubles with each one: 0.3 s in all.
+const BATCH_FIRST_PAUSE: Duration = Duration::from_millis(20);
+
+impl CatalogStore {
+    /// The entries of one partition with these identifiers, as far as there are any.
+    pub(super) async fn batch(
+        &self,
+        partition: &str,
+        ids: &BTreeSet<KnowledgeBaseId>,
+    ) -> Result<Vec<KnowledgeBase>, StoreError> {
+        let keys: Vec<Item> = ids.iter().map(|id| place(partition, id.as_str())).collect();
+        let mut entries = Vec::with_capacity(keys.len());
+        for chunk in keys.chunks(BATCH_KEYS) {
+            let items = self.batch_get(chunk.to_vec()).await?;
+            entries.extend(decode_all(&self.table, SORT, items));
+        }
+        Ok(entries)
+    }
+
+    /// `BatchGetItem` may leave keys out when it is busy or the answer grows too large; they are
+    /// asked for again, with growing pauses.
+    async fn batch_get(&self, mut keys: Vec<Item>) -> Result<Vec<Item>, StoreError> {
+        let operation = "BatchGetItem";
+        let mut items = Vec::with_capacity(keys.len());
+        let mut pause = BATCH_FIRST_PAUSE;
+        for round in 0..BATCH_ROUNDS {
+            if round > 0 {
+                tokio::time::sleep(pause).await;
+                pause *= 2;
+            }
+            let request = KeysAndAttributes::builder()
+                .set_keys(Some(keys))
+                .consistent_read(true)
+                .build()
+                .map_err(|_| self.incomplete(operation))?;
+            let output = self
+                .client
+                .batch_get_item()
+                .request_items(&self.table, request)
+                .send()
+                .await
+                .map_err(|error| StoreError::of_call(operation, &self.table, &error))?;
+            let found = output.responses.and_then(|mut all| all.remove(&self.table));
+            items.extend(found.unwrap_or_default());
+            let left_out = output
+                .unprocessed_keys
+                .and_then(|mut all| all.remove(&self.table));
+            keys = left_out.map(|left_out| left_out.keys).unwrap_or_default();
+            if keys.is_empty() {
+                return Ok(items);
+            }
+        }
+        Err(StoreError::Throttled {
+            operation,
+            resource: self.table.clone(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use raglan_core::access::Reach;
+
+    use super::super::ALL;
+    use super::*;
+    use crate::testing::{catalog_with, clients_at, ids, knowledge_base, named, scripted};
+
+    #[tokio::test]
+    async fn more_names_than_one_request_takes_are_all_read() {
+        let entries: Vec<_> = (0..BATCH_KEYS + 5)
+            .map(|n| knowledge_base(&format!("kb-{n}"), None))
+            .collect();
+        let store = catalog_with(&entries).await;
+        let asked = ids(&entries);
+        let read = store
+            .read(&Reach::Listed {
+                owner: None,
+                ids: &asked,
+            })
+            .await
+            .unwrap();
+        assert_eq!(ids(&read), asked);
+    }
+
+    fn batch_answer(found: &[&str], left_out: &[&str]) -> (u16, String) {
+        let item = |name: &&str| {
+            let entry = serde_json::to_value(knowledge_base(name, None)).unwrap();
+            let text = |field: &str| serde_json::json!({"S": entry[field]});
+            let backend = serde_json::json!({"M": {
+                "kind": {"S": "embedded"}, "id": {"S": name},
+            }});
+            serde_json::json!({
+                "partition": {"S": ALL}, "sort": {"S": name}, "backend": backend,
+                "id": text("id"), "name": text("name"), "description": text("description"),
+                "strategy": text("strategy"), "created_at": text("created_at"),
+                "updated_at": text("updated_at"),
+            })
+        };
+        let key = |name: &&str| serde_json::json!({"partition": {"S": ALL}, "sort": {"S": name}});
+        let unprocessed = if left_out.is_empty() {
+            serde_json::json!({})
+        } else {
+            let keys: Vec<_> = left_out.iter().map(key).collect();
+            serde_json::json!({"catalog": {"Keys": keys, "ConsistentRead": true}})
+        };
+        let items: Vec<_> = found.iter().map(item).collect();
+        let body = serde_json::json!({
+            "Responses": {"catalog": items}, "UnprocessedKeys": unprocessed,
+        });
+        (200, body.to_string())
+    }
+
+    #[tokio::test]
+    async fn keys_that_a_busy_table_leaves_out_are_asked_for_again() {
+        let server = scripted(vec![
+            batch_answer(&["a"], &["b"]),
+            batch_answer(&["b"], &[]),
+        ])
+        .await;
+        let store = CatalogStore::new(clients_at(&server.url).dynamodb, "catalog");
+        let asked = named(&["a", "b"]);
+        let read = store
+            .read(&Reach::Listed {
+                owner: None,
+                ids: &asked,
+            })
+            .await
+            .unwrap();
+        assert_eq!(ids(&read), asked);
+        let requests = server.requests();
+        assert_eq!(requests.len(), 2);
+        assert!(!requests[1].contains(r#"{"S":"a"}"#), "{}", requests[1]);
+        assert!(
+            requests
+                .iter()
+                .all(|body| body.contains(r#""ConsistentRead":true"#))
+        );
+    }
+
+    #[tokio::test]
+    async fn a_scope_that_can_only_be_read_in_part_is_an_error() {
+        let rounds = usize::try_from(BATCH_ROUNDS).unwrap();
+        let server = scripted(vec![batch_answer(&[], &["a"]); rounds]).await;
+        let store = CatalogStore::new(clients_at(&server.url).dynamodb, "catalog");
+        let asked = named(&["a"]);
+        let error = store
+            .read(&Reach::Listed {
+                owner: None,
+                ids: &asked,
+            })
+            .await
+            .unwrap_err();
+        assert!(matches!(error, StoreError::Throttled { .. }), "{error}");
+    }
+}

@@ -1,0 +1,247 @@
+//! Changing knowledge bases: both copies at once, and only from the state that was read.
+
+use std::collections::HashMap;
+
+use aws_sdk_dynamodb::types::{AttributeValue, Delete, Put, TransactWriteItem};
+use raglan_core::catalog::{KnowledgeBase, KnowledgeBaseId};
+
+use super::{ALL, CatalogStore, PARTITION, partition, place};
+use crate::error::StoreError;
+use crate::table::{Item, encode, text};
+
+const OWNER: &str = "owner";
+const TRANSACTION: &str = "TransactWriteItems";
+
+/// Whether [`CatalogStore::put`] may replace an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PutMode {
+    /// Only a new entry: one that exists is a `Conflict`.
+    CreateOnly,
+    /// A new entry or one in the place of an earlier one.
+    Replace,
+}
+
+impl CatalogStore {
+    /// Writes an entry. When its owner changed, the former owner's copy goes in the same transaction.
+    ///
+    /// # Errors
+    /// [`StoreError`]; `Conflict` when `mode` forbids to replace, or when somebody else changed the
+    /// owner at the same time.
+    pub async fn put(
+        &self,
+        knowledge_base: &KnowledgeBase,
+        mode: PutMode,
+    ) -> Result<(), StoreError> {
+        let id = knowledge_base.id.as_str();
+        let before = match mode {
+            PutMode::CreateOnly => None,
+            PutMode::Replace => self.get_item(ALL, id).await?.as_ref().map(Entry::of),
+        };
+        let owner = knowledge_base.owner.as_deref();
+        let owner_before = before.as_ref().and_then(|entry| entry.owner.as_deref());
+        let item = encode(&self.table, id, knowledge_base)?;
+
+        let condition = Condition::unchanged(before.as_ref());
+        let mut changes = vec![self.put_change(place(ALL, id), item.clone(), condition)?];
+        if owner.is_some() {
+            let copy = place(&partition(owner), id);
+            changes.push(self.put_change(copy, item, Condition::default())?);
+        }
+        if owner_before.is_some() && owner_before != owner {
+            let copy = place(&partition(owner_before), id);
+            changes.push(self.delete_change(copy, Condition::default())?);
+        }
+        self.transact(changes).await
+    }
+
+    /// Takes an entry away. True when there was one.
+    ///
+    /// # Errors
+    /// [`StoreError`]; `Conflict` when somebody else changed the owner at the same time.
+    pub async fn remove(&self, id: &KnowledgeBaseId) -> Result<bool, StoreError> {
+        let id = id.as_str();
+        let Some(item) = self.get_item(ALL, id).await? else {
+            return Ok(false);
+        };
+        let entry = Entry::of(&item);
+        let condition = Condition::unchanged(Some(&entry));
+        let mut changes = vec![self.delete_change(place(ALL, id), condition)?];
+        if entry.owner.is_some() {
+            let copy = place(&partition(entry.owner.as_deref()), id);
+            changes.push(self.delete_change(copy, Condition::default())?);
+        }
+        self.transact(changes).await?;
+        Ok(true)
+    }
+
+    fn put_change(
+        &self,
+        place: Item,
+        mut item: Item,
+        condition: Condition,
+    ) -> Result<TransactWriteItem, StoreError> {
+        item.extend(place);
+        let put = Put::builder()
+            .table_name(&self.table)
+            .set_item(Some(item))
+            .set_condition_expression(condition.expression)
+            .set_expression_attribute_names(condition.names)
+            .set_expression_attribute_values(condition.values)
+            .build()
+            .map_err(|_| self.incomplete(TRANSACTION))?;
+        Ok(TransactWriteItem::builder().put(put).build())
+    }
+
+    fn delete_change(
+        &self,
+        place: Item,
+        condition: Condition,
+    ) -> Result<TransactWriteItem, StoreError> {
+        let delete = Delete::builder()
+            .table_name(&self.table)
+            .set_key(Some(place))
+            .set_condition_expression(condition.expression)
+            .set_expression_attribute_names(condition.names)
+            .set_expression_attribute_values(condition.values)
+            .build()
+            .map_err(|_| self.incomplete(TRANSACTION))?;
+        Ok(TransactWriteItem::builder().delete(delete).build())
+    }
+
+    async fn transact(&self, changes: Vec<TransactWriteItem>) -> Result<(), StoreError> {
+        self.client
+            .transact_write_items()
+            .set_transact_items(Some(changes))
+            .send()
+            .await
+            .map_err(|error| StoreError::of_transaction(&self.table, &error))?;
+        Ok(())
+    }
+}
+
+/// The part of a stored entry that its replacement depends on; readable even if the rest is not.
+struct Entry {
+    owner: Option<String>,
+}
+
+impl Entry {
+    fn of(item: &Item) -> Self {
+        let owner = item.get(OWNER).and_then(|value| value.as_s().ok());
+        Self {
+            owner: owner.cloned(),
+        }
+    }
+}
+
+/// What must hold for a change to be made.
+#[derive(Default)]
+struct Condition {
+    expression: Option<String>,
+    names: Option<HashMap<String, String>>,
+    values: Option<HashMap<String, AttributeValue>>,
+}
+
+impl Condition {
+    /// The entry is as it was read: absent, or still its owner's.
+    fn unchanged(before: Option<&Entry>) -> Self {
+        let names = |name: &str, attribute: &str| {
+            Some(HashMap::from([(name.to_owned(), attribute.to_owned())]))
+        };
+        match before {
+            None => Self {
+                expression: Some("attribute_not_exists(#partition)".to_owned()),
+                names: names("#partition", PARTITION),
+                values: None,
+            },
+            Some(Entry { owner: None }) => Self {
+                expression: Some("attribute_not_exists(#owner)".to_owned()),
+                names: names("#owner", OWNER),
+                values: None,
+            },
+            Some(Entry { owner: Some(owner) }) => Self {
+                expression: Some("#owner = :owner".to_owned()),
+                names: names("#owner", OWNER),
+                values: Some(HashMap::from([(":owner".to_owned(), text(owner))])),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use raglan_core::access::Reach;
+
+    use super::*;
+    use crate::testing::{catalog_with, clients_at, knowledge_base, scripted};
+
+    #[tokio::test]
+    async fn an_entry_that_moves_to_another_owner_leaves_the_former_one_at_once() {
+        let store = catalog_with(&[knowledge_base("kb", Some("anna"))]).await;
+        for owner in [Some("bo"), None, Some("anna")] {
+            let entry = knowledge_base("kb", owner);
+            store.put(&entry, PutMode::Replace).await.unwrap();
+            for reader in ["anna", "bo"] {
+                let read = store
+                    .read(&Reach::Everything {
+                        owner: Some(reader),
+                    })
+                    .await
+                    .unwrap();
+                assert_eq!(
+                    read.len(),
+                    usize::from(owner == Some(reader)),
+                    "{owner:?} {reader}"
+                );
+            }
+            assert_eq!(store.get(&entry.id).await, Ok(Some(entry)));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_new_entry_never_replaces_an_existing_one() {
+        let store = catalog_with(&[knowledge_base("kb", Some("anna"))]).await;
+        let other = knowledge_base("kb", Some("bo"));
+        let error = store.put(&other, PutMode::CreateOnly).await.unwrap_err();
+        assert!(matches!(error, StoreError::Conflict { .. }), "{error}");
+        assert_eq!(
+            store.read(&Reach::Everything { owner: Some("bo") }).await,
+            Ok(Vec::new())
+        );
+    }
+
+    #[tokio::test]
+    async fn a_removed_entry_is_gone_for_its_owner_too() {
+        let entry = knowledge_base("kb", Some("anna"));
+        let store = catalog_with(std::slice::from_ref(&entry)).await;
+        assert_eq!(store.remove(&entry.id).await, Ok(true));
+        assert_eq!(store.remove(&entry.id).await, Ok(false));
+        assert_eq!(store.list_all().await, Ok(Vec::new()));
+        assert_eq!(
+            store
+                .read(&Reach::Everything {
+                    owner: Some("anna")
+                })
+                .await,
+            Ok(Vec::new())
+        );
+    }
+
+    #[tokio::test]
+    async fn a_transaction_that_loses_a_race_is_a_conflict_and_a_busy_one_is_throttled() {
+        for (reason, class) in [
+            ("TransactionConflict", "store_conflict"),
+            ("ThrottlingError", "store_throttled"),
+        ] {
+            let body = serde_json::json!({
+                "__type": "com.amazonaws.dynamodb.v20120810#TransactionCanceledException",
+                "Message": "cancelled",
+                "CancellationReasons": [{"Code": "None"}, {"Code": reason}],
+            });
+            let server = scripted(vec![(400, body.to_string()); 3]).await;
+            let store = CatalogStore::new(clients_at(&server.url).dynamodb, "catalog");
+            let entry = knowledge_base("kb", None);
+            let error = store.put(&entry, PutMode::CreateOnly).await.unwrap_err();
+            assert_eq!(error.class(), class, "{error}");
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! The AWS clients: one HTTPS client below both services, with deadlines.
+
+use std::time::Duration;
+
+use aws_config::environment::EnvironmentVariableRegionProvider;
+use aws_config::meta::region::RegionProviderChain;
+use aws_config::profile::ProfileFileRegionProvider;
+use aws_config::retry::RetryConfig;
+use aws_config::timeout::TimeoutConfig;
+use aws_config::{BehaviorVersion, Region};
+use aws_sdk_dynamodb::config::{Credentials, SharedHttpClient};
+use aws_smithy_http_client::tls::{Provider, rustls_provider::CryptoMode};
+
+/// Opening a connection, TLS handshake excluded.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+/// One attempt, TLS handshake included: the first one on a small function takes most of a second.
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(3);
+/// All attempts of one call together, with the pauses between them.
+const OPERATION_TIMEOUT: Duration = Duration::from_secs(7);
+/// The first attempt and its repetitions.
+const MAX_ATTEMPTS: u32 = 3;
+/// The pause before the second attempt, at most; the SDK's own second is long for a waiting caller.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+
+/// The region that the embedded emulators pretend to be in.
+const LOCAL_REGION: &str = "us-east-1";
+
+/// Clients for the two services. Cheap to clone: clones share their connections.
+#[derive(Debug, Clone)]
+pub struct AwsClients {
+    /// The tables.
+    pub dynamodb: aws_sdk_dynamodb::Client,
+    /// The audit queue.
+    pub sqs: aws_sdk_sqs::Client,
+}
+
+impl AwsClients {
+    /// Clients for what the environment names: `AWS_REGION`, the usual sources of credentials, and
+    /// the endpoints `AWS_ENDPOINT_URL`, `AWS_ENDPOINT_URL_DYNAMODB`, `AWS_ENDPOINT_URL_SQS`.
+    ///
+    /// Nothing is asked over the network: credentials are fetched and connections opened by the
+    /// first call. A missing region or missing credentials therefore fail that call.
+    pub async fn from_environment() -> Self {
+        // The SDK's own chain would ask the EC2 metadata service for a region.
+        let region = RegionProviderChain::first_try(EnvironmentVariableRegionProvider::new())
+            .or_else(ProfileFileRegionProvider::new());
+        let config = aws_config::defaults(BehaviorVersion::latest())
+            .region(region)
+            .http_client(https_client())
+            .timeout_config(timeouts())
+            .retry_config(retries())
+            .load()
+            .await;
+        Self {
+            dynamodb: aws_sdk_dynamodb::Client::new(&config),
+            sqs: aws_sdk_sqs::Client::new(&config),
+        }
+    }
+
+    /// Clients for emulators at these URLs, with made-up credentials.
+    #[must_use]
+    pub fn for_local_endpoints(dynamodb_url: &str, sqs_url: &str) -> Self {
+        let http_client = https_client();
+        let credentials = Credentials::new("local", "local", None, None, "raglan local system");
+        let dynamodb = aws_sdk_dynamodb::Config::builder()
+            .behavior_version(BehaviorVersion::latest())
+            .region(Region::from_static(LOCAL_REGION))
+            .credentials_provider(credentials.clone())
+            .http_client(http_client.clone())
+            .timeout_config(timeouts())
+            .retry_config(retries())
+            .endpoint_url(dynamodb_url)
+            .build();
+        let sqs = aws_sdk_sqs::Config::builder()
+            .behavior_version(BehaviorVersion::latest())
+            .region(Region::from_static(LOCAL_REGION))
+            .credentials_provider(credentials)
+            .http_client(http_client)
+            .timeout_config(timeouts())
+            .retry_config(retries())
+            .endpoint_url(sqs_url)
+            .build();
+        Self {
+            dynamodb: aws_sdk_dynamodb::Client::from_conf(dynamodb),
+            sqs: aws_sdk_sqs::Client::from_conf(sqs),
+        }
+    }
+}
+
+/// TLS by rustls over ring; the system's trust store is read when the first connection is made.
+fn https_client() -> SharedHttpClient {
+    aws_smithy_http_client::Builder::new()
+        .tls_provider(Provider::Rustls(CryptoMode::Ring))
+        .build_https()
+}
+
+fn timeouts() -> TimeoutConfig {
+    TimeoutConfig::builder()
+        .connect_timeout(CONNECT_TIMEOUT)
+        .operation_attempt_timeout(ATTEMPT_TIMEOUT)
+        .operation_timeout(OPERATION_TIMEOUT)
+        .build()
+}
+
+fn retries() -> RetryConfig {
+    RetryConfig::standard()
+        .with_max_attempts(MAX_ATTEMPTS)
+        .with_initial_backoff(FIRST_PAUSE)
+}

@@ -1,0 +1,278 @@
+//! The table of API keys. Partition key `key_hash`; the index `key_id-index` finds a record by the
+//! identifier that people use.
+
+use aws_sdk_dynamodb::Client;
+use raglan_core::key::KeyHash;
+use raglan_core::key_record::KeyRecord;
+
+use crate::error::StoreError;
+use crate::table::{decode, decode_all, encode, text};
+
+const HASH: &str = "key_hash";
+const ID: &str = "key_id";
+const ID_INDEX: &str = "key_id-index";
+/// No SHA-256 that anybody will find the key to.
+const NO_KEY_HASH: &str = "0000000000000000000000000000000000000000000000000000000000000000";
+
+/// The keys' table.
+#[derive(Debug, Clone)]
+pub struct KeyStore {
+    client: Client,
+    table: String,
+}
+
+impl KeyStore {
+    /// The table of that name.
+    #[must_use]
+    pub fn new(client: Client, table: impl Into<String>) -> Self {
+        Self {
+            client,
+            table: table.into(),
+        }
+    }
+
+    /// The record of the key with this hash, as it is now: a consistent read.
+    ///
+    /// # Errors
+    /// [`StoreError`]; `Corrupt` names the hash's fingerprint.
+    pub async fn find(&self, hash: &KeyHash) -> Result<Option<KeyRecord>, StoreError> {
+        let output = self
+            .client
+            .get_item()
+            .table_name(&self.table)
+            .key(HASH, text(hash.as_str()))
+            .consistent_read(true)
+            .send()
+            .await
+            .map_err(|error| StoreError::of_call("GetItem", &self.table, &error))?;
+        output
+            .item
+            .map(|item| decode(&self.table, &hash.fingerprint(), item))
+            .transpose()
+    }
+
+    /// Opens a connection to the table by asking for a key that cannot exist, so that the first
+    /// request does not pay for the TLS handshake.
+    ///
+    /// # Errors
+    /// [`StoreError`]; the next call opens the connection then.
+    pub async fn warm(&self) -> Result<(), StoreError> {
+        self.client
+            .get_item()
+            .table_name(&self.table)
+            .key(HASH, text(NO_KEY_HASH))
+            .send()
+            .await
+            .map_err(|error| StoreError::of_call("GetItem", &self.table, &error))?;
+        Ok(())
+    }
+
+    /// Writes the record of a new key.
+    ///
+    /// # Errors
+    /// [`StoreError`]; `Conflict` when there is a record with this hash already.
+    pub async fn put_new(&self, record: &KeyRecord) -> Result<(), StoreError> {
+        self.write(record, Some("attribute_not_exists(key_hash)"))
+            .await
+    }
+
+    /// Writes the record, in the place of an earlier one of the same key.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn put(&self, record: &KeyRecord) -> Result<(), StoreError> {
+        self.write(record, None).await
+    }
+
+    /// All records, in no order. Reads the whole table. Records that cannot be read are logged and
+    /// left out.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn list(&self) -> Result<Vec<KeyRecord>, StoreError> {
+        let mut records = Vec::new();
+        let mut pages = self
+            .client
+            .scan()
+            .table_name(&self.table)
+            .consistent_read(true)
+            .into_paginator()
+            .send();
+        while let Some(page) = pages.next().await {
+            let page = page.map_err(|error| StoreError::of_call("Scan", &self.table, &error))?;
+            records.extend(decode_all(&self.table, ID, page.items.unwrap_or_default()));
+        }
+        Ok(records)
+    }
+
+    /// The record of the key with this identifier. The index follows the table within moments, so a
+    /// key that was made just now may not be found yet; the record itself is read consistently.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn find_by_id(&self, key_id: &str) -> Result<Option<KeyRecord>, StoreError> {
+        if key_id.is_empty() {
+            return Ok(None);
+        }
+        let output = self
+            .client
+            .query()
+            .table_name(&self.table)
+            .index_name(ID_INDEX)
+            .key_condition_expression("key_id = :key_id")
+            .expression_attribute_values(":key_id", text(key_id))
+            .limit(1)
+            .send()
+            .await
+            .map_err(|error| StoreError::of_call("Query", &self.table, &error))?;
+        let hash = output
+            .items
+            .unwrap_or_default()
+            .into_iter()
+            .next()
+            .and_then(|mut item| item.remove(HASH))
+            .and_then(|value| value.as_s().ok().cloned());
+        match hash {
+            None => Ok(None),
+            Some(hash) => {
+                let hash = KeyHash::try_from(hash).map_err(|_| StoreError::Corrupt {
+                    resource: self.table.clone(),
+                    record: key_id.to_owned(),
+                })?;
+                self.find(&hash).await
+            }
+        }
+    }
+
+    async fn write(&self, record: &KeyRecord, condition: Option<&str>) -> Result<(), StoreError> {
+        let item = encode(&self.table, &record.key_id, record)?;
+        self.client
+            .put_item()
+            .table_name(&self.table)
+            .set_item(Some(item))
+            .set_condition_expression(condition.map(ToOwned::to_owned))
+            .send()
+            .await
+            .map_err(|error| StoreError::of_call("PutItem", &self.table, &error))?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{
+        Key, clients_at, create_table, key_record, local_dynamodb, nobody_listens, scripted,
+    };
+
+    async fn store() -> KeyStore {
+        let client = local_dynamodb().await;
+        let index = Key::of(ID, None).index(ID_INDEX);
+        create_table(&client, "keys", &Key::of(HASH, None), Some(&index)).await;
+        KeyStore::new(client, "keys")
+    }
+
+    #[tokio::test]
+    async fn a_record_is_found_by_its_hash_and_by_its_identifier() {
+        let store = store().await;
+        store.warm().await.unwrap();
+        let (one, two) = (key_record("key-1", 1), key_record("key-2", 2));
+        store.put_new(&one).await.unwrap();
+        store.put_new(&two).await.unwrap();
+        assert_eq!(store.find(&one.key_hash).await, Ok(Some(one.clone())));
+        assert_eq!(store.find_by_id("key-2").await, Ok(Some(two)));
+        assert_eq!(store.find(&key_record("key-3", 3).key_hash).await, Ok(None));
+        for unknown in ["key-3", ""] {
+            assert_eq!(store.find_by_id(unknown).await, Ok(None));
+        }
+        assert_eq!(store.list().await.unwrap().len(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_revoked_key_is_seen_as_revoked_by_the_next_read() {
+        let store = store().await;
+        let mut record = key_record("key-1", 1);
+        store.put_new(&record).await.unwrap();
+        record.revoked_at = Some(record.created_at);
+        store.put(&record).await.unwrap();
+        assert_eq!(store.find(&record.key_hash).await, Ok(Some(record)));
+    }
+
+    #[tokio::test]
+    async fn a_new_key_never_replaces_an_existing_one() {
+        let store = store().await;
+        let record = key_record("key-1", 1);
+        store.put_new(&record).await.unwrap();
+        let error = store.put_new(&record).await.unwrap_err();
+        assert!(matches!(error, StoreError::Conflict { .. }), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_record_that_cannot_be_read_is_named_without_its_content() {
+        let store = store().await;
+        let record = key_record("key-1", 1);
+        let mut item = encode("keys", "key-1", &record).unwrap();
+        item.insert("enabled".to_owned(), text("a-secret-word"));
+        store
+            .client
+            .put_item()
+            .table_name("keys")
+            .set_item(Some(item))
+            .send()
+            .await
+            .unwrap();
+
+        let error = store.find(&record.key_hash).await.unwrap_err();
+        assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
+        let shown = format!("{error} {error:?}");
+        assert!(shown.contains(&record.key_hash.fingerprint()));
+        assert!(!shown.contains("a-secret-word") && !shown.contains(record.key_hash.as_str()));
+        assert_eq!(store.list().await, Ok(Vec::new()));
+    }
+
+    #[tokio::test]
+    async fn a_store_that_is_down_is_unavailable_and_never_an_unknown_key() {
+        let store = KeyStore::new(clients_at(&nobody_listens().await).dynamodb, "keys");
+        let error = store
+            .find(&key_record("key-1", 1).key_hash)
+            .await
+            .unwrap_err();
+        assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");
+        assert!(error.is_transient());
+    }
+
+    #[tokio::test]
+    async fn each_answer_of_the_service_has_its_cause() {
+        let rows = [
+            (400, "ThrottlingException", 3, "store_throttled"),
+            (
+                400,
+                "ProvisionedThroughputExceededException",
+                3,
+                "store_throttled",
+            ),
+            (500, "InternalServerError", 3, "store_unavailable"),
+            (503, "", 3, "store_unavailable"),
+            (400, "AccessDeniedException", 1, "store_denied"),
+            (400, "ExpiredTokenException", 1, "store_denied"),
+            (400, "ResourceNotFoundException", 1, "store_not_found"),
+            (400, "ValidationException", 1, "store_refused"),
+        ];
+        for (status, code, attempts, class) in rows {
+            let body = format!(r#"{{"__type":"com.amazonaws.dynamodb.v20120810#{code}"}}"#);
+            let body = if code.is_empty() {
+                "busy".to_owned()
+            } else {
+                body
+            };
+            let server = scripted(vec![(status, body); attempts]).await;
+            let store = KeyStore::new(clients_at(&server.url).dynamodb, "keys");
+            let error = store
+                .find(&key_record("key-1", 1).key_hash)
+                .await
+                .unwrap_err();
+            assert_eq!(error.class(), class, "{error}");
+            assert_eq!(server.requests().len(), attempts, "{code}");
+        }
+    }
+}
