@@ -43,11 +43,11 @@ pub struct DevArguments {
     /// Start only what AWS would provide, for functions that run elsewhere (`cargo lambda watch`)
     #[arg(long, requires = "env_file")]
     pub emulators_only: bool,
-    /// Write the functions' environment and a key (RAGLAN_KEY) to this file, readable by you alone
+    /// Write the functions' environment and a key (`RAGLAN_KEY`) to this file, readable by you alone
     #[arg(long, value_name = "FILE", requires = "emulators_only")]
     pub env_file: Option<PathBuf>,
     /// Hand audit events to the function `audit` of a Lambda endpoint instead of handling them here,
-    /// for example http://127.0.0.1:9000
+    /// for example <http://127.0.0.1:9000>
     #[arg(long, value_name = "URL", requires = "emulators_only")]
     pub invoke_audit: Option<String>,
 }
@@ -69,7 +69,7 @@ pub struct IndexArguments {
     /// Whose it is; without it only keys without owner can use it
     #[arg(long)]
     pub owner: Option<String>,
-    /// Folder of the local system (`raglan dev`); the environment's CATALOG_TABLE and INDEX_DIR, when
+    /// Folder of the local system (`raglan dev`); the environment's `CATALOG_TABLE` and `INDEX_DIR`, when
     /// they are set, come first
     #[arg(long, value_name = "DIR", default_value = ".raglan")]
     pub state_dir: PathBuf,

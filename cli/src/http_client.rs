@@ -41,7 +41,9 @@ pub struct JsonClient {
 
 impl Default for JsonClient {
     fn default() -> Self {
-        Self { client: Client::builder(TokioExecutor::new()).build_http() }
+        Self {
+            client: Client::builder(TokioExecutor::new()).build_http(),
+        }
     }
 }
 
@@ -63,12 +65,20 @@ impl JsonClient {
             request = request.header(AUTHORIZATION, format!("Bearer {bearer}"));
         }
         let request = request.body(Full::new(Bytes::from(body.to_string())))?;
-        let failed = |cause: String| ClientError::Connection { url: url.to_owned(), cause };
-        let response =
-            self.client.request(request).await.map_err(|error| failed(error.to_string()))?;
+        let failed = |cause: String| ClientError::Connection {
+            url: url.to_owned(),
+            cause,
+        };
+        let response = self
+            .client
+            .request(request)
+            .await
+            .map_err(|error| failed(error.to_string()))?;
         let status = response.status();
         let collected = response.into_body().collect().await;
-        let bytes = collected.map_err(|error| failed(error.to_string()))?.to_bytes();
+        let bytes = collected
+            .map_err(|error| failed(error.to_string()))?
+            .to_bytes();
         if bytes.is_empty() {
             return Ok((status, Value::Null));
         }

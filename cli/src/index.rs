@@ -83,12 +83,22 @@ pub async fn run(arguments: IndexArguments) -> anyhow::Result<Outcome> {
         job.kb_id, report.documents, report.chunks, report.size_bytes, task.id
     ));
     if report.skipped > 0 {
-        say(format_args!("{} other files were passed over.", report.skipped));
+        say(format_args!(
+            "{} other files were passed over.",
+            report.skipped
+        ));
     }
     for failed in &report.failed {
-        warn(format_args!("left out: {}: {}", failed.filename, failed.reason));
+        warn(format_args!(
+            "left out: {}: {}",
+            failed.filename, failed.reason
+        ));
     }
-    Ok(if report.failed.is_empty() { Outcome::Done } else { Outcome::Incomplete })
+    Ok(if report.failed.is_empty() {
+        Outcome::Done
+    } else {
+        Outcome::Incomplete
+    })
 }
 
 /// Where the command writes: the deployment that the environment names, or the local system.
@@ -106,21 +116,31 @@ impl Store {
             };
             let clients = AwsClients::from_environment().await;
             let catalog = CatalogStore::new(clients.dynamodb, table);
-            return Ok(Self { catalog, index_dir: index_dir.into(), local: None });
+            return Ok(Self {
+                catalog,
+                index_dir: index_dir.into(),
+                local: None,
+            });
         }
         if let Some(running) = Self::running(state_dir).await {
             return Ok(running);
         }
         let system = LocalSystem::start(state_dir).await?;
         let (catalog, index_dir) = (system.catalog(), system.index_dir.clone());
-        Ok(Self { catalog, index_dir, local: Some(system) })
+        Ok(Self {
+            catalog,
+            index_dir,
+            local: Some(system),
+        })
     }
 
     /// The system that runs in `state_dir`, if one does.
     async fn running(state_dir: &Path) -> Option<Self> {
         let text = std::fs::read_to_string(state_dir.join(RUNNING_FILE)).ok()?;
         let value = |name: &str| {
-            let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+            let line = text
+                .lines()
+                .find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
             line.map(ToOwned::to_owned)
         };
         let clients = AwsClients::for_local_endpoints(
@@ -132,7 +152,11 @@ impl Store {
         let probe = KnowledgeBaseId::parse("raglan-probe").ok()?;
         let answered = tokio::time::timeout(Duration::from_secs(2), catalog.get(&probe)).await;
         answered.ok()?.ok()?;
-        Some(Self { catalog, index_dir: value("INDEX_DIR")?.into(), local: None })
+        Some(Self {
+            catalog,
+            index_dir: value("INDEX_DIR")?.into(),
+            local: None,
+        })
     }
 }
 
@@ -140,10 +164,7 @@ impl Store {
 ///
 /// # Errors
 /// One line; the earlier index answers on, and the task says that this one failed.
-pub async fn index(
-    job: &IndexJob,
-    to: &Destination<'_>,
-) -> anyhow::Result<(Task, IndexReport)> {
+pub async fn index(job: &IndexJob, to: &Destination<'_>) -> anyhow::Result<(Task, IndexReport)> {
     let now = to.clock.now();
     let mut task = Task {
         id: format!("task-{}", ids::random_hex::<16>(to.random)?),
@@ -173,7 +194,13 @@ pub async fn index(
         Ok(report) => report,
         Err(error) => {
             let message = "No new index was built. The operator has the details.".to_owned();
-            end(&mut task, TaskStatus::Failed, "not_indexed", message, to.clock);
+            end(
+                &mut task,
+                TaskStatus::Failed,
+                "not_indexed",
+                message,
+                to.clock,
+            );
             to.catalog.put_task(&task, keep(&task)).await?;
             return Err(error);
         }
@@ -181,7 +208,13 @@ pub async fn index(
     task.status = TaskStatus::Succeeded;
     task.updated_at = to.clock.now();
     if !report.failed.is_empty() {
-        end(&mut task, TaskStatus::Partial, "unreadable_documents", left_out(&report), to.clock);
+        end(
+            &mut task,
+            TaskStatus::Partial,
+            "unreadable_documents",
+            left_out(&report),
+            to.clock,
+        );
     }
     let entry = catalogue_entry(job, to, &report).await?;
     to.catalog.put(&entry, PutMode::Replace).await?;
@@ -209,21 +242,37 @@ async fn build(job: &IndexJob, index_dir: &Path) -> anyhow::Result<IndexReport> 
         bar.finish_and_clear();
         report
     });
-    Ok(work.await.context("the indexing thread ended unexpectedly")??)
+    Ok(work
+        .await
+        .context("the indexing thread ended unexpectedly")??)
 }
 
 fn end(task: &mut Task, status: TaskStatus, class: &str, message: String, clock: &dyn Clock) {
     task.status = status;
-    task.error = Some(TaskError { class: class.to_owned(), message });
+    task.error = Some(TaskError {
+        class: class.to_owned(),
+        message,
+    });
     task.updated_at = clock.now();
 }
 
 fn left_out(report: &IndexReport) -> String {
-    let names: Vec<&str> =
-        report.failed.iter().take(NAMED_FAILURES).map(|file| file.filename.as_str()).collect();
+    let names: Vec<&str> = report
+        .failed
+        .iter()
+        .take(NAMED_FAILURES)
+        .map(|file| file.filename.as_str())
+        .collect();
     let more = report.failed.len().saturating_sub(NAMED_FAILURES);
-    let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
-    format!("Documents that could not be read were left out: {}{rest}.", names.join(", "))
+    let rest = if more > 0 {
+        format!(" and {more} more")
+    } else {
+        String::new()
+    };
+    format!(
+        "Documents that could not be read were left out: {}{rest}.",
+        names.join(", ")
+    )
 }
 
 /// The entry as it is, brought up to date, or a new one.

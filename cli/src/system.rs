@@ -49,12 +49,17 @@ impl LocalSystem {
     /// # Errors
     /// One line: the folder cannot be written or is in use, or what is in it cannot be read.
     pub async fn start(folder: &Path) -> anyhow::Result<Self> {
-        let options = EmulatorOptions { folder: Some(folder.to_owned()), ..Default::default() };
+        let options = EmulatorOptions {
+            folder: Some(folder.to_owned()),
+            ..Default::default()
+        };
         let emulators = Emulators::start(options).await?;
         let clients = emulators.clients();
         let resources = provision(&clients, &LocalTemplate::embedded()?).await?;
         let random: Arc<dyn Random> = Arc::new(SystemRandom);
-        let folder = folder.canonicalize().context("the state folder cannot be found again")?;
+        let folder = folder
+            .canonicalize()
+            .context("the state folder cannot be found again")?;
         Ok(Self {
             cursor_secret: cursor_secret(&folder, random.as_ref())?,
             index_dir: folder.join(INDEX_FOLDER),
@@ -72,7 +77,12 @@ impl LocalSystem {
     /// One line, when the configuration is refused.
     pub fn app(&self) -> anyhow::Result<App> {
         let variables = self.variables();
-        let own = |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, v)| v.clone());
+        let own = |name: &str| {
+            variables
+                .iter()
+                .find(|(key, _)| *key == name)
+                .map(|(_, v)| v.clone())
+        };
         // What a user exports for the function (limits, guard, origins) holds here as well.
         let config = Config::from_lookup(|name| own(name).or_else(|| std::env::var(name).ok()))?;
         let backends = Backends::from_config(&config);
@@ -85,7 +95,10 @@ impl LocalSystem {
     pub fn variables(&self) -> Vec<(&'static str, String)> {
         let text = ToOwned::to_owned;
         vec![
-            ("AWS_ENDPOINT_URL_DYNAMODB", self.emulators.dynamodb_url.clone()),
+            (
+                "AWS_ENDPOINT_URL_DYNAMODB",
+                self.emulators.dynamodb_url.clone(),
+            ),
             ("AWS_ENDPOINT_URL_SQS", self.emulators.sqs_url.clone()),
             ("AWS_REGION", text("us-east-1")),
             ("AWS_ACCESS_KEY_ID", text("local")),
@@ -103,19 +116,28 @@ impl LocalSystem {
     /// The keys.
     #[must_use]
     pub fn keys(&self) -> KeyStore {
-        KeyStore::new(self.clients.dynamodb.clone(), self.resources.keys_table.clone())
+        KeyStore::new(
+            self.clients.dynamodb.clone(),
+            self.resources.keys_table.clone(),
+        )
     }
 
     /// The catalogue.
     #[must_use]
     pub fn catalog(&self) -> CatalogStore {
-        CatalogStore::new(self.clients.dynamodb.clone(), self.resources.catalog_table.clone())
+        CatalogStore::new(
+            self.clients.dynamodb.clone(),
+            self.resources.catalog_table.clone(),
+        )
     }
 
     /// The audit trail.
     #[must_use]
     pub fn audit_table(&self) -> AuditTable {
-        AuditTable::new(self.clients.dynamodb.clone(), self.resources.audit_table.clone())
+        AuditTable::new(
+            self.clients.dynamodb.clone(),
+            self.resources.audit_table.clone(),
+        )
     }
 
     /// Makes a system key for every tool and every knowledge base, and stores its hash.
@@ -178,7 +200,11 @@ pub fn write_private(path: &Path, content: &str) -> anyhow::Result<()> {
     let written = (|| {
         // A left-over of an interrupted run may have other rights.
         let _ = fs::remove_file(&partial);
-        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&partial)?;
+        let mut file = fs::OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&partial)?;
         file.write_all(content.as_bytes())?;
         fs::rename(&partial, path)
     })();

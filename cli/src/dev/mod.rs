@@ -4,6 +4,7 @@ pub mod serve;
 mod tour;
 mod trail;
 
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -80,14 +81,25 @@ async fn run_functions(
         _ => Some(system.mint_key("raglan dev").await?.0),
     };
     if let Some(key) = &new {
-        say(format_args!("Key           {} (shown this once)\n", key.reveal()));
+        say(format_args!(
+            "Key           {} (shown this once)\n",
+            key.reveal()
+        ));
         for recipe in connect::recipes(&url, key.reveal()) {
-            say(format_args!("── {} ({})\n{}\n", recipe.client, recipe.place, recipe.text));
+            say(format_args!(
+                "── {} ({})\n{}\n",
+                recipe.client, recipe.place, recipe.text
+            ));
         }
     }
     let mut trail = Trail::begin(system);
     with_key(system, new, async |key| {
-        let tour = Tour { client: JsonClient::default(), url: &url, key, kb_id };
+        let tour = Tour {
+            client: JsonClient::default(),
+            url: &url,
+            key,
+            kb_id,
+        };
         if let Err(error) = tour.take().await {
             warn(format_args!("the tour did not end well: {error:#}"));
         }
@@ -113,7 +125,12 @@ async fn demonstrate(arguments: &DevArguments) -> anyhow::Result<Outcome> {
     say(format_args!("\nMCP endpoint  {}", functions.url));
     let (key, _) = system.mint_key("raglan dev --demo").await?;
     let mut trail = Trail::begin(&system);
-    let tour = Tour { client: JsonClient::default(), url: &functions.url, key: &key, kb_id };
+    let tour = Tour {
+        client: JsonClient::default(),
+        url: &functions.url,
+        key: &key,
+        kb_id,
+    };
     let calls = tour.take().await?;
     say("\nAudit trail:");
     say(trail::HEADER);
@@ -121,10 +138,14 @@ async fn demonstrate(arguments: &DevArguments) -> anyhow::Result<Outcome> {
     functions.stop().await;
     system.emulators.shutdown().await;
     if seen < calls {
-        warn(format_args!("only {seen} of {calls} calls reached the audit trail"));
+        warn(format_args!(
+            "only {seen} of {calls} calls reached the audit trail"
+        ));
         return Ok(Outcome::Failed);
     }
-    say(format_args!("\nAll {calls} calls were answered as they should, and all are in the audit trail."));
+    say(format_args!(
+        "\nAll {calls} calls were answered as they should, and all are in the audit trail."
+    ));
     Ok(Outcome::Done)
 }
 
@@ -133,15 +154,23 @@ async fn provide_services(
     system: &LocalSystem,
     arguments: &DevArguments,
 ) -> anyhow::Result<Outcome> {
-    let env_file = arguments.env_file.as_deref().context("--env-file is missing")?;
+    let env_file = arguments
+        .env_file
+        .as_deref()
+        .context("--env-file is missing")?;
     let (key, _) = system.mint_key("raglan dev --emulators-only").await?;
     write_variables(&arguments.state_dir.join(RUNNING_FILE), system, None)?;
     write_variables(env_file, system, Some(&key))?;
     let (stop, stopped) = watch::channel(false);
     let feeding = feed_audit(system, arguments.invoke_audit.clone(), stopped).await?;
-    say(format_args!("The functions' environment and RAGLAN_KEY are in {}.", env_file.display()));
+    say(format_args!(
+        "The functions' environment and RAGLAN_KEY are in {}.",
+        env_file.display()
+    ));
     say("Ctrl-C ends.");
-    tokio::signal::ctrl_c().await.context("Ctrl-C cannot be waited for")?;
+    tokio::signal::ctrl_c()
+        .await
+        .context("Ctrl-C cannot be waited for")?;
     say("\nStopping.");
     stop.send_replace(true);
     let _ = feeding.await;
@@ -152,29 +181,41 @@ async fn provide_services(
 /// Both functions' code, running in this process.
 struct Functions {
     url: String,
-    stop: watch::Sender<bool>,
+    stop_serving: watch::Sender<bool>,
     serving: JoinHandle<()>,
+    stop_feeding: watch::Sender<bool>,
     feeding: JoinHandle<()>,
 }
 
 impl Functions {
     async fn start(system: &LocalSystem, port: u16) -> anyhow::Result<Self> {
-        let listener = TcpListener::bind(("127.0.0.1", port)).await.with_context(|| {
-            format!("port {port} cannot be used; choose another one with --port")
-        })?;
+        let listener = TcpListener::bind(("127.0.0.1", port))
+            .await
+            .with_context(|| {
+                format!("port {port} cannot be used; choose another one with --port")
+            })?;
         let url = format!("http://{}/mcp", listener.local_addr()?);
         let app = Arc::new(system.app()?);
         app.warm_up().await;
-        let (stop, stopped) = watch::channel(false);
-        let feeding = feed_audit(system, None, stopped.clone()).await?;
-        let serving = tokio::spawn(serve::serve(listener, app, stopped));
-        Ok(Self { url, stop, serving, feeding })
+        let (stop_feeding, feeding_stopped) = watch::channel(false);
+        let feeding = feed_audit(system, None, feeding_stopped).await?;
+        let (stop_serving, serving_stopped) = watch::channel(false);
+        let serving = tokio::spawn(serve::serve(listener, app, serving_stopped));
+        Ok(Self {
+            url,
+            stop_serving,
+            serving,
+            stop_feeding,
+            feeding,
+        })
     }
 
     /// Ends after the requests that are under way and after their audit events are stored.
     async fn stop(self) {
-        self.stop.send_replace(true);
+        self.stop_serving.send_replace(true);
         let _ = self.serving.await;
+        // Only now is the last event in the queue.
+        self.stop_feeding.send_replace(true);
         let _ = self.feeding.await;
     }
 }
@@ -202,7 +243,9 @@ async fn feed_audit(
             let url = format!("{base}/2015-03-31/functions/audit/invocations");
             let client = JsonClient::default();
             tokio::spawn(async move {
-                source.run(async |event| invoke(&client, &url, &event).await, stopped).await;
+                source
+                    .run(async |event| invoke(&client, &url, &event).await, stopped)
+                    .await;
             })
         }
     })
@@ -213,8 +256,13 @@ async fn invoke(
     url: &str,
     event: &SqsEvent,
 ) -> anyhow::Result<SqsBatchResponse> {
-    let (status, answer) = client.post(url, None, &serde_json::to_value(event)?).await?;
-    anyhow::ensure!(status.is_success(), "the audit function answered {status}: {answer}");
+    let (status, answer) = client
+        .post(url, None, &serde_json::to_value(event)?)
+        .await?;
+    anyhow::ensure!(
+        status.is_success(),
+        "the audit function answered {status}: {answer}"
+    );
     serde_json::from_value(answer).context("the audit function's answer is not one for a batch")
 }
 
@@ -262,7 +310,10 @@ async fn index_documents(
         task.id
     ));
     for failed in &report.failed {
-        warn(format_args!("left out: {}: {}", failed.filename, failed.reason));
+        warn(format_args!(
+            "left out: {}: {}",
+            failed.filename, failed.reason
+        ));
     }
     Ok(id)
 }
@@ -278,7 +329,9 @@ fn sample_folder() -> anyhow::Result<PathBuf> {
 async fn known_key(system: &LocalSystem) -> anyhow::Result<Option<KeyRecord>> {
     let now = system.clock().now();
     let keys = system.keys().list().await?;
-    Ok(keys.into_iter().find(|record| record.name == "raglan dev" && record.check(now).is_ok()))
+    Ok(keys
+        .into_iter()
+        .find(|record| record.name == "raglan dev" && record.check(now).is_ok()))
 }
 
 /// Runs `work` with the key at hand, or with one that exists only as long as the work.
@@ -306,8 +359,8 @@ fn write_variables(
     let mut text = String::new();
     let key = key.map(|key| ("RAGLAN_KEY", key.reveal().to_owned()));
     for (name, value) in system.variables().into_iter().chain(key) {
-        text.push_str(&format!("{name}={value}\n"));
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{name}={value}");
     }
     write_private(path, &text)
 }
-

@@ -49,7 +49,9 @@ pub async fn serve(listener: TcpListener, app: Arc<App>, mut stopped: watch::Rec
             async move { Ok::<_, Infallible>(answer(&app, request, peer).await) }
         });
         let builder = auto::Builder::new(TokioExecutor::new());
-        let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
+        let connection = builder
+            .serve_connection(TokioIo::new(stream), service)
+            .into_owned();
         let connection = graceful.watch(connection);
         tokio::spawn(async move {
             if let Err(error) = connection.await {
@@ -57,7 +59,10 @@ pub async fn serve(listener: TcpListener, app: Arc<App>, mut stopped: watch::Rec
             }
         });
     }
-    if tokio::time::timeout(SHUTDOWN_PATIENCE, graceful.shutdown()).await.is_err() {
+    if tokio::time::timeout(SHUTDOWN_PATIENCE, graceful.shutdown())
+        .await
+        .is_err()
+    {
         tracing::warn!("some answers were still under way when the server stopped");
     }
 }
@@ -79,5 +84,7 @@ async fn answer(app: &App, request: Request<Incoming>, peer: SocketAddr) -> Resp
         deadline: None,
         source_ip: Some(peer.ip().to_string()),
     };
-    app.handle(Request::from_parts(parts, body), &context).await.map(Full::new)
+    app.handle(Request::from_parts(parts, body), &context)
+        .await
+        .map(Full::new)
 }

@@ -10,8 +10,10 @@ use crate::terminal::say;
 
 /// What the sample is asked.
 const SAMPLE_QUERY: &str = "paid vacation days for a full-time employee in Gothenburg";
-const SAMPLE_QUESTIONS: [&str; 2] =
-    ["How long can the old key stay valid after a rotation?", "成都员工入职满一年有多少天年假？"];
+const SAMPLE_QUESTIONS: [&str; 2] = [
+    "How long can the old key stay valid after a rotation?",
+    "成都员工入职满一年有多少天年假？",
+];
 /// Longest piece of a passage that is shown.
 const EXCERPT_CHARS: usize = 160;
 
@@ -34,12 +36,20 @@ impl Tour<'_> {
     /// The first answer that is not what it should be.
     pub async fn take(&self) -> anyhow::Result<usize> {
         let sample = self.kb_id == super::SAMPLE_ID;
-        let query = if sample { SAMPLE_QUERY.to_owned() } else { self.first_title().await? };
+        let query = if sample {
+            SAMPLE_QUERY.to_owned()
+        } else {
+            self.first_title().await?
+        };
         let mut calls = usize::from(!sample);
         self.retrieve(&query).await?;
         calls += 1;
         let own = [query.as_str()];
-        for question in if sample { &SAMPLE_QUESTIONS[..] } else { &own[..] } {
+        for question in if sample {
+            &SAMPLE_QUESTIONS[..]
+        } else {
+            &own[..]
+        } {
             self.ask(question, sample).await?;
             calls += 1;
         }
@@ -50,18 +60,24 @@ impl Tour<'_> {
     async fn first_title(&self) -> anyhow::Result<String> {
         let documents = self.call("list_documents", json!({ "limit": 1 })).await?;
         let title = documents.pointer("/items/0/title").and_then(Value::as_str);
-        Ok(title.context("the knowledge base has no documents")?.to_owned())
+        Ok(title
+            .context("the knowledge base has no documents")?
+            .to_owned())
     }
 
     async fn retrieve(&self, query: &str) -> anyhow::Result<()> {
         say(format_args!("\nretrieve  {query}"));
         let arguments = json!({ "query": query, "kb_id": self.kb_id, "top_k": 3 });
         let result = self.call("retrieve", arguments).await?;
-        let items = result["items"].as_array().context("the answer has no items")?;
+        let items = result["items"]
+            .as_array()
+            .context("the answer has no items")?;
         ensure!(!items.is_empty(), "nothing was found for {query:?}");
         for item in items {
             let metadata = &item["metadata"];
-            let page = metadata["page"].as_u64().map(|page| format!(", page {page}"));
+            let page = metadata["page"]
+                .as_u64()
+                .map(|page| format!(", page {page}"));
             say(format_args!(
                 "  {}. {} ({}{}), score {:.2}",
                 item["rank"],
@@ -80,10 +96,22 @@ impl Tour<'_> {
         let arguments = json!({ "question": question, "kb_id": self.kb_id });
         let result = self.call("ask", arguments).await?;
         let grounded = result["grounded"] == true;
-        ensure!(grounded || !must_be_grounded, "{question:?} was not answered: {result}");
-        say(format_args!("  {}", if grounded { text(&result["answer"]) } else { text(&result["hint"]) }));
+        ensure!(
+            grounded || !must_be_grounded,
+            "{question:?} was not answered: {result}"
+        );
+        say(format_args!(
+            "  {}",
+            if grounded {
+                text(&result["answer"])
+            } else {
+                text(&result["hint"])
+            }
+        ));
         for source in result["sources"].as_array().into_iter().flatten() {
-            let section = source["section"].as_str().map(|section| format!(", {section}"));
+            let section = source["section"]
+                .as_str()
+                .map(|section| format!(", {section}"));
             say(format_args!(
                 "  [{}] {} ({}{})",
                 source["n"],
@@ -97,25 +125,40 @@ impl Tour<'_> {
 
     /// A key that looks right and is not known.
     async fn be_refused(&self) -> anyhow::Result<()> {
-        let body = request("retrieve", json!({ "query": "x" }));
+        let body = request("retrieve", &json!({ "query": "x" }));
         let stranger = "not-a-key-of-this-system";
         let (status, answer) = self.client.post(self.url, Some(stranger), &body).await?;
-        ensure!(status == StatusCode::UNAUTHORIZED, "a foreign key was answered with {status}");
-        say(format_args!("\nretrieve  with an unknown key\n  {status}: {}", text(&answer["message"])));
+        ensure!(
+            status == StatusCode::UNAUTHORIZED,
+            "a foreign key was answered with {status}"
+        );
+        say(format_args!(
+            "\nretrieve  with an unknown key\n  {status}: {}",
+            text(&answer["message"])
+        ));
         Ok(())
     }
 
     async fn call(&self, tool: &str, arguments: Value) -> anyhow::Result<Value> {
-        let body = request(tool, arguments);
-        let (status, answer) = self.client.post(self.url, Some(self.key.reveal()), &body).await?;
-        ensure!(status == StatusCode::OK, "{tool} was answered with {status}: {answer}");
+        let body = request(tool, &arguments);
+        let (status, answer) = self
+            .client
+            .post(self.url, Some(self.key.reveal()), &body)
+            .await?;
+        ensure!(
+            status == StatusCode::OK,
+            "{tool} was answered with {status}: {answer}"
+        );
         let result = &answer["result"];
-        ensure!(result.is_object() && result["isError"] != true, "{tool} failed: {answer}");
+        ensure!(
+            result.is_object() && result["isError"] != true,
+            "{tool} failed: {answer}"
+        );
         Ok(result["structuredContent"].clone())
     }
 }
 
-fn request(tool: &str, arguments: Value) -> Value {
+fn request(tool: &str, arguments: &Value) -> Value {
     json!({
         "jsonrpc": "2.0", "id": 1, "method": "tools/call",
         "params": { "name": tool, "arguments": arguments }

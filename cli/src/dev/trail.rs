@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use raglan_core::audit::AuditEvent;
-use raglan_core::clock::{Clock, SystemClock};
+use raglan_core::clock::{Clock, SystemClock, Timestamp};
 use raglan_store::AuditTable;
 
 use crate::system::LocalSystem;
@@ -21,7 +21,8 @@ pub struct Trail {
     table: AuditTable,
     day: String,
     shown: BTreeSet<String>,
-    started: String,
+    /// No event from before has a greater identifier.
+    after: String,
 }
 
 impl Trail {
@@ -32,7 +33,7 @@ impl Trail {
             table: system.audit_table(),
             day: now.day(),
             shown: BTreeSet::new(),
-            started: now.to_string(),
+            after: first_id_at(now),
         }
     }
 
@@ -60,7 +61,7 @@ impl Trail {
     async fn show_new(&mut self) {
         let today = SystemClock.now().day();
         for day in BTreeSet::from([self.day.clone(), today.clone()]) {
-            match self.table.by_day(&day, None).await {
+            match self.table.by_day(&day, Some(&self.after)).await {
                 Ok(events) => events.iter().for_each(|event| self.show(event)),
                 Err(error) => warn(format_args!("the audit trail cannot be read: {error}")),
             }
@@ -69,18 +70,31 @@ impl Trail {
     }
 
     fn show(&mut self, event: &AuditEvent) {
-        let before = event.at.to_string() < self.started;
-        if before || !self.shown.insert(event.event_id.clone()) {
+        if !self.shown.insert(event.event_id.clone()) {
             return;
         }
         say(row(event));
     }
 }
 
+/// The least identifier that an event of this moment can have: version 7 begins with the time.
+fn first_id_at(now: Timestamp) -> String {
+    let milliseconds = format!("{:012x}", now.epoch_ms());
+    format!("{}-{}", &milliseconds[..8], &milliseconds[8..])
+}
+
 fn row(event: &AuditEvent) -> String {
     let time: String = event.at.to_string().chars().skip(11).take(12).collect();
-    let what = event.tool.as_deref().or(event.method.as_deref()).unwrap_or("-");
-    let key = event.key_id.as_deref().or(event.key_fingerprint.as_deref()).unwrap_or("-");
+    let what = event
+        .tool
+        .as_deref()
+        .or(event.method.as_deref())
+        .unwrap_or("-");
+    let key = event
+        .key_id
+        .as_deref()
+        .or(event.key_fingerprint.as_deref())
+        .unwrap_or("-");
     let result = match (&event.error_class, event.result_count) {
         (Some(class), _) => class.clone(),
         (None, Some(count)) => format!("{count} items"),

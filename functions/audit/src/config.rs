@@ -1,6 +1,7 @@
 //! The function's configuration: environment variables, all checked before the first event.
 
 use raglan_core::audit::DEFAULT_RETENTION_DAYS;
+use raglan_telemetry::settings::{BadSettings, Settings};
 use tracing::Level;
 
 /// Longest retention, in days.
@@ -17,63 +18,24 @@ pub struct Config {
     pub log_level: Level,
 }
 
-/// The configuration cannot be used. One line names every variable that is off and why.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("bad configuration: {}", .0.join("; "))]
-pub struct ConfigError(pub Vec<String>);
-
 impl Config {
     /// Reads the variables through `lookup`. A variable that is empty counts as not set.
     ///
     /// # Errors
-    /// [`ConfigError`] with every problem there is, not just the first one.
-    pub fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, ConfigError> {
-        let get = |name: &str| lookup(name).filter(|value| !value.trim().is_empty());
-        let mut problems = Vec::new();
-
-        let audit_table = get("AUDIT_TABLE").unwrap_or_else(|| {
-            problems.push("AUDIT_TABLE is not set".to_owned());
-            String::new()
-        });
-        let mut retention_days = DEFAULT_RETENTION_DAYS;
-        if let Some(text) = get("AUDIT_RETENTION_DAYS") {
-            match text.trim().parse() {
-                Ok(days) if (1..=RETENTION_MAX_DAYS).contains(&days) => retention_days = days,
-                _ => problems.push(format!(
-                    "AUDIT_RETENTION_DAYS is {text:?}, expected a number from 1 to {RETENTION_MAX_DAYS}"
-                )),
-            }
-        }
-        let mut log_level = Level::INFO;
-        if let Some(text) = get("LOG_LEVEL") {
-            match level(text.trim()) {
-                Some(level) => log_level = level,
-                None => problems.push(format!(
-                    "LOG_LEVEL is {text:?}, expected error, warn, info, debug or trace"
-                )),
-            }
-        }
-        if problems.is_empty() {
-            Ok(Self {
-                audit_table,
-                retention_days,
-                log_level,
-            })
-        } else {
-            Err(ConfigError(problems))
-        }
-    }
-}
-
-/// By name only: [`Level`]'s own parser also takes numbers.
-fn level(name: &str) -> Option<Level> {
-    match name {
-        "error" => Some(Level::ERROR),
-        "warn" => Some(Level::WARN),
-        "info" => Some(Level::INFO),
-        "debug" => Some(Level::DEBUG),
-        "trace" => Some(Level::TRACE),
-        _ => None,
+    /// [`BadSettings`] with every problem there is, not just the first one.
+    pub fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, BadSettings> {
+        let mut settings = Settings::new(lookup);
+        let config = Self {
+            audit_table: settings.required("AUDIT_TABLE"),
+            retention_days: settings.number(
+                "AUDIT_RETENTION_DAYS",
+                DEFAULT_RETENTION_DAYS,
+                1,
+                RETENTION_MAX_DAYS,
+            ),
+            log_level: settings.log_level("LOG_LEVEL"),
+        };
+        settings.finish(config)
     }
 }
 
@@ -81,7 +43,7 @@ fn level(name: &str) -> Option<Level> {
 mod tests {
     use super::*;
 
-    fn read(pairs: &[(&str, &str)]) -> Result<Config, ConfigError> {
+    fn read(pairs: &[(&str, &str)]) -> Result<Config, BadSettings> {
         Config::from_lookup(|name| {
             pairs
                 .iter()

@@ -1,7 +1,6 @@
 //! The audit function: takes audit events out of the queue and stores each one once.
 //!
-//! [`handler`] does the work, [`config`] says with what, [`log`] writes down how it went.
+//! [`handler`] does the work, [`config`] says with what.
 
 pub mod config;
 pub mod handler;
-pub mod log;

@@ -7,8 +7,8 @@ use aws_lambda_events::event::sqs::SqsEvent;
 use lambda_runtime::{LambdaEvent, service_fn};
 use raglan_audit::config::Config;
 use raglan_audit::handler::Handler;
-use raglan_audit::log;
 use raglan_store::{AuditTable, AwsClients};
+use raglan_telemetry::log;
 
 /// `EX_USAGE` of sysexits.h.
 const BAD_CONFIGURATION: u8 = 64;

@@ -155,14 +155,10 @@ impl App {
 
 /// Whoever is not recognised is told one of two things. The cause goes to the log and the trail.
 fn refuse_caller(error: &AuthenticationError) -> Refusal {
-    match error {
-        AuthenticationError::Store(cause) => {
-            tracing::error!(error = %cause, "a key could not be checked");
-            Refusal::StoreUnavailable
-        }
-        _ => {
-            tracing::info!(class = error.class(), "a caller was not recognised");
-            Refusal::Unauthorized
-        }
+    if let AuthenticationError::Store(cause) = error {
+        tracing::error!(error = %cause, "a key could not be checked");
+        return Refusal::StoreUnavailable;
     }
+    tracing::info!(class = error.class(), "a caller was not recognised");
+    Refusal::Unauthorized
 }

@@ -4,7 +4,9 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use raglan_telemetry::settings::{BadSettings, Settings};
 use sha2::{Digest, Sha256};
+use tracing::Level;
 
 /// Everything that an operator can set. See `docs/configuration.md`.
 #[derive(Debug, Clone)]
@@ -33,6 +35,8 @@ pub struct Config {
     pub audit_parameters_max_chars: usize,
     /// `GUARD_ENABLED`: `false` returns passages verbatim; they are marked untrusted all the same.
     pub guard_enabled: bool,
+    /// `LOG_LEVEL`: the least important log entries that are written.
+    pub log_level: Level,
 }
 
 /// A secret that cannot be printed.
@@ -109,13 +113,10 @@ impl AllowedOrigin {
     }
 }
 
-/// The configuration cannot be used. One line names every variable that is off and why.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("bad configuration: {}", .0.join("; "))]
-pub struct ConfigError(pub Vec<String>);
-
 /// Shortest `CURSOR_SECRET`, in bytes.
 const SECRET_MIN_BYTES: usize = 32;
+/// Lambda takes no request over 6 MB.
+const BODY_MAX_BYTES: usize = 6 * 1024 * 1024;
 /// Lambda takes no response over 6 MB; we stay well below it.
 const RESULT_MAX_BYTES: usize = 4 * 1024 * 1024;
 /// Smaller limits would cut every result.
@@ -125,128 +126,71 @@ impl Config {
     /// Reads the variables through `lookup`.
     ///
     /// # Errors
-    /// [`ConfigError`] with every problem there is, not just the first one.
-    pub fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, ConfigError> {
-        let mut reader = Reader {
-            lookup,
-            problems: Vec::new(),
-        };
+    /// [`BadSettings`] with every problem there is, not just the first one.
+    pub fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, BadSettings> {
+        let mut settings = Settings::new(lookup);
         let config = Self {
-            keys_table: reader.required("KEYS_TABLE"),
-            catalog_table: reader.required("CATALOG_TABLE"),
-            audit_queue_url: reader.required("AUDIT_QUEUE_URL"),
-            cursor_secret: reader.secret("CURSOR_SECRET"),
-            index_dir: reader.text("INDEX_DIR", "/var/task/index").into(),
-            allowed_origins: reader.origins("ALLOWED_ORIGINS"),
-            mcp_enabled: reader.switch("MCP_ENABLED", true),
-            max_body_bytes: reader.number("MAX_BODY_BYTES", 256 * 1024, 1024, 6 * 1024 * 1024),
-            max_result_bytes: reader.number(
+            keys_table: settings.required("KEYS_TABLE"),
+            catalog_table: settings.required("CATALOG_TABLE"),
+            audit_queue_url: settings.required("AUDIT_QUEUE_URL"),
+            cursor_secret: cursor_secret(&mut settings),
+            index_dir: settings.text("INDEX_DIR", "/var/task/index").into(),
+            allowed_origins: allowed_origins(&mut settings),
+            mcp_enabled: settings.switch("MCP_ENABLED", true),
+            max_body_bytes: settings.number("MAX_BODY_BYTES", 256 * 1024, 1024, BODY_MAX_BYTES),
+            max_result_bytes: settings.number(
                 "MAX_RESULT_BYTES",
                 256 * 1024,
                 RESULT_MIN_BYTES,
                 RESULT_MAX_BYTES,
             ),
-            call_timeout: Duration::from_secs(
-                reader.number("CALL_TIMEOUT_SECONDS", 25, 1, 900) as u64
-            ),
-            audit_parameters_max_chars: reader.number(
+            call_timeout: Duration::from_secs(settings.number("CALL_TIMEOUT_SECONDS", 25, 1, 900)),
+            audit_parameters_max_chars: settings.number(
                 "AUDIT_PARAMETERS_MAX_CHARS",
                 raglan_core::audit::DEFAULT_PARAMETERS_MAX_CHARS,
                 0,
                 50_000,
             ),
-            guard_enabled: reader.switch("GUARD_ENABLED", true),
+            guard_enabled: settings.switch("GUARD_ENABLED", true),
+            log_level: settings.log_level("LOG_LEVEL"),
         };
-        if reader.problems.is_empty() {
-            Ok(config)
-        } else {
-            Err(ConfigError(reader.problems))
-        }
+        settings.finish(config)
     }
 }
 
-struct Reader<L> {
-    lookup: L,
-    problems: Vec<String>,
+fn cursor_secret(settings: &mut Settings<impl Fn(&str) -> Option<String>>) -> CursorSecret {
+    const NAME: &str = "CURSOR_SECRET";
+    let text = settings.required(NAME);
+    if !text.is_empty() && text.len() < SECRET_MIN_BYTES {
+        settings.problem(format!("{NAME} is shorter than {SECRET_MIN_BYTES} bytes"));
+    }
+    CursorSecret::new(text)
 }
 
-impl<L: Fn(&str) -> Option<String>> Reader<L> {
-    fn get(&self, name: &str) -> Option<String> {
-        (self.lookup)(name).filter(|value| !value.trim().is_empty())
-    }
-
-    fn required(&mut self, name: &str) -> String {
-        self.get(name).unwrap_or_else(|| {
-            self.problems.push(format!("{name} is not set"));
-            String::new()
-        })
-    }
-
-    fn text(&self, name: &str, default: &str) -> String {
-        self.get(name).unwrap_or_else(|| default.to_owned())
-    }
-
-    fn secret(&mut self, name: &str) -> CursorSecret {
-        let text = self.required(name);
-        if !text.is_empty() && text.len() < SECRET_MIN_BYTES {
-            self.problems
-                .push(format!("{name} is shorter than {SECRET_MIN_BYTES} bytes"));
-        }
-        CursorSecret::new(text)
-    }
-
-    fn switch(&mut self, name: &str, default: bool) -> bool {
-        match self.get(name).as_deref() {
-            None => default,
-            Some("true") => true,
-            Some("false") => false,
-            Some(other) => {
-                self.problems
-                    .push(format!("{name} is {other:?}, expected true or false"));
-                default
-            }
+fn allowed_origins(settings: &mut Settings<impl Fn(&str) -> Option<String>>) -> Vec<AllowedOrigin> {
+    const NAME: &str = "ALLOWED_ORIGINS";
+    let text = settings.text(NAME, "http://localhost:*,http://127.0.0.1:*");
+    let mut origins = Vec::new();
+    for part in text
+        .split(',')
+        .map(str::trim)
+        .filter(|part| !part.is_empty())
+    {
+        match AllowedOrigin::parse(part) {
+            Some(origin) => origins.push(origin),
+            None => settings.problem(format!(
+                "{NAME} has {part:?}, expected https://host, http://host:port, http://host:* or *"
+            )),
         }
     }
-
-    fn number(&mut self, name: &str, default: usize, least: usize, most: usize) -> usize {
-        let Some(text) = self.get(name) else {
-            return default;
-        };
-        match text.trim().parse() {
-            Ok(number) if (least..=most).contains(&number) => number,
-            _ => {
-                let problem =
-                    format!("{name} is {text:?}, expected a number from {least} to {most}");
-                self.problems.push(problem);
-                default
-            }
-        }
-    }
-
-    fn origins(&mut self, name: &str) -> Vec<AllowedOrigin> {
-        let text = self.text(name, "http://localhost:*,http://127.0.0.1:*");
-        let mut origins = Vec::new();
-        for part in text
-            .split(',')
-            .map(str::trim)
-            .filter(|part| !part.is_empty())
-        {
-            match AllowedOrigin::parse(part) {
-                Some(origin) => origins.push(origin),
-                None => self.problems.push(format!(
-                    "{name} has {part:?}, expected https://host, http://host:port, http://host:* or *"
-                )),
-            }
-        }
-        origins
-    }
+    origins
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn read(pairs: &[(&str, &str)]) -> Result<Config, ConfigError> {
+    fn read(pairs: &[(&str, &str)]) -> Result<Config, BadSettings> {
         Config::from_lookup(|name| {
             pairs
                 .iter()

@@ -145,15 +145,12 @@ fn normalised_path(raw: &str) -> String {
                 .ok()
                 .filter(|_| pair.iter().all(u8::is_ascii_hexdigit))
         });
-        match (byte, hex) {
-            (b'%', Some(value)) => {
-                decoded.push(value);
-                position += 3;
-            }
-            _ => {
-                decoded.push(byte);
-                position += 1;
-            }
+        if let (b'%', Some(value)) = (byte, hex) {
+            decoded.push(value);
+            position += 3;
+        } else {
+            decoded.push(byte);
+            position += 1;
         }
     }
     let path = String::from_utf8_lossy(&decoded);

@@ -7,16 +7,15 @@ use std::sync::Arc;
 use lambda_http::{Request, service_fn};
 use raglan_mcp::{lambda, start};
 
-/// `EX_CONFIG` would be 78; 64 (`EX_USAGE` in sysexits.h) is what supervisors treat as "do not retry".
+/// `EX_USAGE` of sysexits.h.
 const BAD_CONFIGURATION: u8 = 64;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    start::log_in_json();
     let app = match start::app_from_environment().await {
         Ok(app) => Arc::new(app),
         Err(error) => {
-            tracing::error!(%error, "the function cannot start");
+            eprintln!("{error}");
             return ExitCode::from(BAD_CONFIGURATION);
         }
     };

@@ -1,6 +1,7 @@
 //! Builds an index from a folder and publishes it.
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -168,7 +169,14 @@ pub fn index_folder(
         }
         document
     });
-    let sources = vec![path.display().to_string()];
+    // The folder's name only: callers are told where documents come from, not how a disk is laid out.
+    let name = fs::canonicalize(path)
+        .ok()
+        .and_then(|path| path.file_name().map(OsStr::to_owned));
+    let sources = name
+        .iter()
+        .map(|name| name.to_string_lossy().into_owned())
+        .collect();
     let report = index_documents(&options.index_root, &options.kb_id, sources, documents, now)?;
     failed.sort_by(|a, b| a.filename.cmp(&b.filename));
     match report {

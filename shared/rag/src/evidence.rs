@@ -80,9 +80,9 @@ impl Question {
         Self { units }
     }
 
-    /// Whether it asks about nothing.
-    pub fn is_empty(&self) -> bool {
-        self.units.is_empty()
+    /// Whether it asks about anything in particular: one of its words does not fit every question.
+    pub fn is_specific(&self) -> bool {
+        self.units.iter().any(|unit| unit.weight > GENERIC_WEIGHT)
     }
 
     /// Weighs the units: one that stands in few of `texts` counts up to three times as much as one
@@ -213,8 +213,16 @@ mod tests {
 
     #[test]
     fn question_words_are_no_evidence() {
-        assert!(Question::new("What is the, how do I?").is_empty());
-        assert!(Question::new("这是什么？").is_empty());
+        for question in [
+            "What is the, how do I?",
+            "这是什么？",
+            "What is the best way?",
+            "公司的问题",
+        ] {
+            assert!(!Question::new(question).is_specific(), "{question}");
+        }
+        assert!(Question::new("What is the best way to ask for a refund?").is_specific());
+        assert!(Question::new("公司的税").is_specific());
     }
 
     #[test]

@@ -266,16 +266,15 @@ fn required_text(method: &str) -> Option<(&'static str, &'static str)> {
 /// a tool's arguments as JSON text.
 fn mend_params(object: &Map<String, Value>, method: &str) -> Result<Option<Value>, &'static str> {
     let mut params = match object.get("params") {
-        None => Map::new(),
-        Some(Value::Null) => Map::new(),
+        None | Some(Value::Null) => Map::new(),
         Some(Value::Object(params)) => params.clone(),
         Some(_) => return Err("`params` must be an object."),
     };
     let mut changed = object.get("params").is_some_and(Value::is_null);
-    if let Some((name, message)) = required_text(method) {
-        if !params.get(name).is_some_and(Value::is_string) {
-            return Err(message);
-        }
+    if let Some((name, message)) = required_text(method)
+        && !params.get(name).is_some_and(Value::is_string)
+    {
+        return Err(message);
     }
     match params.get("_meta") {
         None | Some(Value::Object(_)) => {}

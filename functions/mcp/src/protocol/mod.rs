@@ -82,7 +82,7 @@ impl Protocol {
         let request = library_request(headers, body, exchange);
         let work = AssertUnwindSafe(self.call_library(request)).catch_unwind();
         let mut reply = match tokio::time::timeout(patience, work).await {
-            Ok(Ok(reply)) => in_json(reply, &id),
+            Ok(Ok(reply)) => in_json(&reply, &id),
             outcome => {
                 tracing::error!(timed_out = outcome.is_err(), "the protocol library failed");
                 record.failed("internal_error");
@@ -142,7 +142,7 @@ fn library_request(
 }
 
 /// The library answers some faults in plain text; clients that negotiate need a JSON-RPC body.
-fn in_json(reply: Reply, id: &Value) -> Reply {
+fn in_json(reply: &Reply, id: &Value) -> Reply {
     let declared = reply
         .headers()
         .get(CONTENT_TYPE)

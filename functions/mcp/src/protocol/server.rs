@@ -132,7 +132,7 @@ impl ServerHandler for Server {
                 );
                 result
             }
-            Err(failure) => match tell(failure, &exchange) {
+            Err(failure) => match tell(&failure, &exchange) {
                 Told::Protocol(error) => return Err(error),
                 Told::Result {
                     class,
@@ -200,9 +200,9 @@ enum Told {
 }
 
 /// The table of failures. Only sentences written here leave the process; the cause is logged once.
-fn tell(failure: Failure, exchange: &Exchange) -> Told {
+fn tell(failure: &Failure, exchange: &Exchange) -> Told {
     let request_id = &exchange.request_id;
-    let (class, retryable, message) = match &failure {
+    let (class, retryable, message) = match failure {
         Failure::Tool(ToolError::Denied(denial)) => {
             return Told::Protocol(denied(&exchange.record, *denial));
         }

@@ -97,7 +97,7 @@ pub async fn run(
     };
 
     let found = search.run(call).await?;
-    let guard = &call.services.guard;
+    let guard = call.services.guard;
     let mut security = SecuritySummary::default();
     let (answer, sources) = match extractive_answer(&search.query, &found.merged.passages) {
         Some(answer) => {
@@ -152,7 +152,7 @@ pub async fn run(
     })
 }
 
-fn source(guard: &Guard, number: usize, scored: &ScoredPassage) -> Value {
+fn source(guard: Guard, number: usize, scored: &ScoredPassage) -> Value {
     let passage = &scored.passage;
     let clean = |text: &str| guard.sanitize(text).text;
     let mut source = json!({

@@ -95,7 +95,7 @@ pub async fn run(
     let page = collect(call, &selected, position.as_ref(), limit).await?;
 
     let mut structured = Map::new();
-    let guard = &call.services.guard;
+    let guard = call.services.guard;
     let items: Vec<Value> = page
         .documents
         .iter()
@@ -178,7 +178,7 @@ async fn list_one(
     }
 }
 
-fn present(guard: &Guard, kb_id: &str, document: &Document) -> Value {
+fn present(guard: Guard, kb_id: &str, document: &Document) -> Value {
     json!({
         "id": document.id,
         "kb_id": kb_id,

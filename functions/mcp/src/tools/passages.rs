@@ -16,7 +16,7 @@ const REST_MIN_BYTES: usize = 400;
 
 /// Guarded passages.
 #[derive(Debug)]
-pub struct Items {
+pub struct GuardedPassages {
     /// One object for each passage.
     pub items: Vec<Value>,
     /// What the guard found.
@@ -93,10 +93,10 @@ pub fn guarded_items(
     call: &ToolCall<'_>,
     passages: &[ScoredPassage],
     budget_bytes: usize,
-) -> Result<Items, ToolError> {
-    let guard = &call.services.guard;
+) -> Result<GuardedPassages, ToolError> {
+    let guard = call.services.guard;
     let nonce = ids::random_hex::<8>(call.services.random.as_ref())?;
-    let mut result = Items {
+    let mut result = GuardedPassages {
         items: Vec::with_capacity(passages.len()),
         security: SecuritySummary::default(),
         truncated: false,
@@ -128,7 +128,7 @@ pub fn guarded_items(
 }
 
 fn item(
-    guard: &Guard,
+    guard: Guard,
     scored: &ScoredPassage,
     rank: usize,
     text: &str,
@@ -166,7 +166,7 @@ fn item(
     item
 }
 
-fn metadata(guard: &Guard, scored: &ScoredPassage) -> Value {
+fn metadata(guard: Guard, scored: &ScoredPassage) -> Value {
     let passage = &scored.passage;
     let clean = |text: &str| guard.sanitize(text).text;
     let mut metadata = Map::new();
@@ -198,7 +198,7 @@ fn metadata(guard: &Guard, scored: &ScoredPassage) -> Value {
     Value::Object(metadata)
 }
 
-fn clean_values(guard: &Guard, values: &BTreeMap<String, Value>) -> Value {
+fn clean_values(guard: Guard, values: &BTreeMap<String, Value>) -> Value {
     let clean = |text: &str| guard.sanitize(text).text;
     let pairs = values.iter().map(|(name, value)| {
         let value = match value {

@@ -4,7 +4,7 @@ use raglan_core::tool::Tool;
 use serde_json::{Map, Value, json};
 
 use super::arguments::Arguments;
-use super::passages::{Items, content_budget_bytes, guarded_items};
+use super::passages::{GuardedPassages, content_budget_bytes, guarded_items};
 use super::search::{Found, Search, kb_id_schema, top_k_schema};
 use super::{Definition, ToolCall, ToolError, ToolOutput, filters, passages, search};
 
@@ -104,7 +104,12 @@ fn read(arguments: &Map<String, Value>) -> Result<Search, ToolError> {
     Ok(search)
 }
 
-fn present(search: &Search, found: &Found, items: &Items, elapsed_ms: i64) -> Map<String, Value> {
+fn present(
+    search: &Search,
+    found: &Found,
+    items: &GuardedPassages,
+    elapsed_ms: i64,
+) -> Map<String, Value> {
     let status = match (found.warnings.is_empty(), items.items.is_empty()) {
         (false, _) => "partial",
         (true, true) => "empty",

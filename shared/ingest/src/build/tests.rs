@@ -272,7 +272,7 @@ fn progress_counts_every_document() {
     let fixture = Fixture::new(&[("a.md", "x"), ("b.md", "y"), ("c.md", "")]);
     let mut seen = Vec::new();
     index_folder(&fixture.options(), &fixture.clock, &mut |step| {
-        seen.push(step)
+        seen.push(step);
     })
     .unwrap();
     assert_eq!(seen[0], Progress::Found { files: 3 });

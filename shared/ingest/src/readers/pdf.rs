@@ -100,11 +100,11 @@ mod tests {
         let (table, size) = (file.len(), objects.len() + 1);
         write!(file, "xref\n0 {size}\n0000000000 65535 f \n").unwrap();
         for offset in offsets {
-            write!(file, "{offset:010} 00000 n \n").unwrap();
+            writeln!(file, "{offset:010} 00000 n ").unwrap();
         }
-        write!(
+        writeln!(
             file,
-            "trailer << /Size {size} /Root 1 0 R >>\nstartxref\n{table}\n%%EOF\n"
+            "trailer << /Size {size} /Root 1 0 R >>\nstartxref\n{table}\n%%EOF"
         )
         .unwrap();
         file

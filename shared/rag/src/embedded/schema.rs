@@ -100,8 +100,7 @@ pub fn attribute_terms(name: &str, value: &Value) -> Vec<String> {
         }
         Value::Null | Value::Object(_) => return Vec::new(),
     };
-    // A name cannot hold a NUL (`Filters` come from JSON, front matter from YAML, neither of which
-    // makes one likely), so no pair can pass for another one as it could with `=`.
+    // NUL and not `=`: nobody writes one into a name, so that no pair passes for another one.
     vec![format!("{name}\0{text}")]
 }
 

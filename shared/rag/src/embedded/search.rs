@@ -12,12 +12,13 @@ use tantivy::query::{
 use tantivy::schema::{Field, IndexRecordOption, Value as _};
 use tantivy::{DocAddress, Index, ReloadPolicy, Searcher, TantivyDocument, TantivyError, Term};
 
+use super::layout;
 use super::manifest::{Manifest, ManifestError};
 use super::read_only_directory::ReadOnlyDirectory;
 use super::schema::{
     DOCUMENT_TYPE, DOMAIN, IndexSchema, StoredPassage, TITLE_BOOST, attribute_terms,
 };
-use super::{layout, tokenizer};
+use super::tokenizer::{QueryTerms, query_terms};
 use crate::backend::{Document, Filters, Passage, Retrieval, RetrieveRequest};
 
 /// Why a generation cannot be opened or read.
@@ -132,22 +133,20 @@ impl OpenIndex {
     ///
     /// The text never meets a query parser: quotes, colons and `AND` are separators and words.
     fn query(&self, text: &str, filters: &Filters) -> Option<BooleanQuery> {
-        let words: Vec<(Occur, Box<dyn Query>)> = tokenizer::query_terms(text)
-            .iter()
-            .flat_map(|term| self.word(term))
-            .map(|query| (Occur::Should, query))
-            .collect();
+        let QueryTerms { words, characters } = query_terms(text);
         if words.is_empty() {
             return None;
         }
-        let conditions = self.conditions(filters);
-        if conditions.is_empty() {
-            return Some(BooleanQuery::new(words));
-        }
+        let any_word = words.iter().flat_map(|term| self.word(term)).collect();
         let mut clauses: Vec<(Occur, Box<dyn Query>)> =
-            vec![(Occur::Must, Box::new(BooleanQuery::new(words)))];
+            vec![(Occur::Must, Box::new(BooleanQuery::union(any_word)))];
+        clauses.extend(
+            characters
+                .iter()
+                .map(|term| (Occur::Should, term_query(self.schema.content, term))),
+        );
         // A condition lets through or not; it must not change the order.
-        clauses.extend(conditions.into_iter().map(|condition| {
+        clauses.extend(self.conditions(filters).into_iter().map(|condition| {
             (
                 Occur::Must,
                 Box::new(ConstScoreQuery::new(condition, 0.0)) as Box<dyn Query>,

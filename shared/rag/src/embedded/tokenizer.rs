@@ -2,7 +2,8 @@
 //!
 //! Chinese, Japanese and Korean are indexed as single characters and as pairs of neighbours
 //! (bigrams), which needs no dictionary, costs nothing at start-up and finds words that no
-//! dictionary has. A query uses the pairs only, and the single character where it stands alone.
+//! dictionary has. A passage is found by a pair, or by a character that stands alone in the query;
+//! the other characters only help to order what was found.
 
 use std::collections::HashSet;
 
@@ -16,7 +17,7 @@ pub const NAME: &str = "cjk-unigram-bigram/1";
 /// Longer words are cut, in the index and in the query alike.
 const WORD_MAX_CHARS: usize = 64;
 
-/// No query needs more distinct terms; each of them costs time.
+/// No query needs more distinct terms of a kind; each of them costs time.
 const QUERY_MAX_TERMS: usize = 256;
 
 /// The part of a query that is looked at, in characters.
@@ -42,26 +43,56 @@ pub fn index_terms(text: &str) -> Vec<String> {
     terms
 }
 
-/// The distinct terms that `query` asks for, in the order of their first occurrence, at most 256.
+/// What a query asks for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct QueryTerms {
+    /// A passage must hold one of these: words, pairs of characters, characters that stand alone.
+    pub words: Vec<String>,
+    /// The characters of the pairs: they add to the score of what was found.
+    pub characters: Vec<String>,
+}
+
+/// The distinct terms of `query`, in the order of their first occurrence, at most 256 of a kind.
 #[must_use]
-pub fn query_terms(query: &str) -> Vec<String> {
+pub fn query_terms(query: &str) -> QueryTerms {
     let end = query
         .char_indices()
         .nth(QUERY_MAX_CHARS)
         .map_or(query.len(), |(at, _)| at);
-    let mut seen = HashSet::new();
-    runs(&query[..end])
-        .flat_map(|run| match run {
-            Run::Word(word) => vec![bounded(word)],
-            Run::Cjk(characters) if characters.len() == 1 => vec![characters[0].to_string()],
-            Run::Cjk(characters) => characters
-                .windows(2)
-                .map(|pair| pair.iter().collect())
-                .collect(),
-        })
-        .filter(|term| seen.insert(term.clone()))
-        .take(QUERY_MAX_TERMS)
-        .collect()
+    let (mut words, mut characters) = (Distinct::default(), Distinct::default());
+    for run in runs(&query[..end]) {
+        match run {
+            Run::Word(word) => words.add(bounded(word)),
+            Run::Cjk(run) if run.len() == 1 => words.add(run[0].to_string()),
+            Run::Cjk(run) => {
+                for pair in run.windows(2) {
+                    words.add(pair.iter().collect());
+                }
+                for character in run {
+                    characters.add(character.to_string());
+                }
+            }
+        }
+    }
+    QueryTerms {
+        words: words.terms,
+        characters: characters.terms,
+    }
+}
+
+/// The first distinct terms.
+#[derive(Default)]
+struct Distinct {
+    terms: Vec<String>,
+    seen: HashSet<String>,
+}
+
+impl Distinct {
+    fn add(&mut self, term: String) {
+        if self.terms.len() < QUERY_MAX_TERMS && self.seen.insert(term.clone()) {
+            self.terms.push(term);
+        }
+    }
 }
 
 fn bounded(mut word: String) -> String {
@@ -121,17 +152,20 @@ mod tests {
     #[test]
     fn chinese_is_indexed_as_characters_and_pairs_and_asked_for_as_pairs() {
         assert_eq!(index_terms("报销单"), ["报", "销", "单", "报销", "销单"]);
-        assert_eq!(query_terms("报销单"), ["报销", "销单"]);
-        assert_eq!(query_terms("税"), ["税"]);
-        assert_eq!(query_terms("SQS队列 sqs"), ["sqs", "队列"]);
+        assert_eq!(query_terms("税").words, ["税"]);
+        let terms = query_terms("SQS报销单 sqs");
+        assert_eq!(terms.words, ["sqs", "报销", "销单"]);
+        assert_eq!(terms.characters, ["报", "销", "单"]);
     }
 
     #[test]
     fn a_huge_query_is_bounded() {
-        let words: String = (0..100_000).map(|n| format!("word{n} ")).collect();
-        assert_eq!(query_terms(&words).len(), QUERY_MAX_TERMS);
+        let words: String = (0..100_000)
+            .flat_map(|n| ["w".to_owned(), n.to_string(), " ".to_owned()])
+            .collect();
+        assert_eq!(query_terms(&words).words.len(), QUERY_MAX_TERMS);
         assert_eq!(
-            query_terms(&"x".repeat(1 << 20)),
+            query_terms(&"x".repeat(1 << 20)).words,
             ["x".repeat(WORD_MAX_CHARS)]
         );
     }
@@ -140,8 +174,9 @@ mod tests {
         #[test]
         fn every_query_term_of_a_text_is_among_its_index_terms(text in "\\PC{0,200}") {
             let index = index_terms(&text);
-            for term in query_terms(&text) {
-                prop_assert!(index.contains(&term), "{term}");
+            let QueryTerms { words, characters } = query_terms(&text);
+            for term in words.iter().chain(&characters) {
+                prop_assert!(index.contains(term), "{term}");
             }
         }
     }
