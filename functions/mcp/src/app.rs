@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures::future::join_all;
 use http::Request;
 use raglan_core::clock::{Clock, Timestamp};
 use raglan_core::ids;
@@ -77,10 +78,14 @@ impl App {
         let began = self.clock.now();
         let record = Arc::new(CallRecord::begin(&request, context));
         let mut reply = self.decide(&request, context, &record, began).await;
-        if record.is_auditable() {
-            self.write_down(&record, context, reply.status().as_u16(), began)
-                .await;
-        }
+        let http_status = reply.status().as_u16();
+        let records = record.auditable();
+        join_all(
+            records
+                .iter()
+                .map(|one| self.write_down(one, context, http_status, began)),
+        )
+        .await;
         edge::finish(&self.config, request.headers(), &mut reply);
         reply
     }

@@ -1,7 +1,7 @@
 //! What happens during one request, collected for its audit event.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use http::header::USER_AGENT;
@@ -21,10 +21,14 @@ use crate::context::CallContext;
 #[derive(Debug)]
 pub struct CallRecord {
     facts: Mutex<Facts>,
+    /// The records of a batch's elements; a batch itself leaves no event.
+    elements: Mutex<Vec<Arc<CallRecord>>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Facts {
+    /// Whether the request must be written down even if nothing else says so.
+    auditable: bool,
     decision: Option<Decision>,
     method: Option<String>,
     tool: Option<String>,
@@ -56,7 +60,20 @@ impl CallRecord {
         };
         Self {
             facts: Mutex::new(facts),
+            elements: Mutex::default(),
         }
+    }
+
+    /// A record for one element of a batch. It begins with what is known of the whole request.
+    #[must_use]
+    pub fn element(&self) -> Arc<Self> {
+        let facts = self.read(Clone::clone);
+        let element = Arc::new(Self {
+            facts: Mutex::new(facts),
+            elements: Mutex::default(),
+        });
+        lock(&self.elements).push(Arc::clone(&element));
+        element
     }
 
     /// The caller is known.
@@ -111,6 +128,16 @@ impl CallRecord {
         });
     }
 
+    /// Something other than a tool is asked for, with these parameters: a prompt or a resource.
+    pub fn access(&self, parameters: &Value, parameters_max_chars: usize) {
+        let text = parameters.to_string();
+        self.write(|facts| {
+            facts.auditable = true;
+            facts.params_bytes = Some(text.len() as u64);
+            facts.parameters = Some(cut_at_characters(&text, parameters_max_chars));
+        });
+    }
+
     /// The call is refused.
     pub fn denied(&self, class: &str) {
         self.write(|facts| {
@@ -135,7 +162,10 @@ impl CallRecord {
     /// Whether [`CallRecord::store_failed`] was called.
     #[must_use]
     pub fn is_store_failure(&self) -> bool {
-        self.read(|facts| facts.store_failed)
+        let elements = lock(&self.elements)
+            .iter()
+            .any(|element| element.is_store_failure());
+        elements || self.read(|facts| facts.store_failed)
     }
 
     /// What was asked and what came of it.
@@ -152,12 +182,21 @@ impl CallRecord {
         });
     }
 
-    /// Whether the request has to be written down: every tool call and every refusal.
+    /// The records that have to be written down: every call of a tool, prompt or resource, and every
+    /// refusal; each element of a batch by itself.
     #[must_use]
-    pub fn is_auditable(&self) -> bool {
-        self.read(|facts| {
-            facts.tool.is_some() || facts.decision.is_some() || facts.error_class.is_some()
-        })
+    pub fn auditable(self: &Arc<Self>) -> Vec<Arc<Self>> {
+        let mut records = lock(&self.elements).clone();
+        records.insert(0, Arc::clone(self));
+        records.retain(|record| {
+            record.read(|facts| {
+                facts.auditable
+                    || facts.tool.is_some()
+                    || facts.decision.is_some()
+                    || facts.error_class.is_some()
+            })
+        });
+        records
     }
 
     /// The event for the trail.
@@ -199,13 +238,17 @@ impl CallRecord {
     }
 
     fn write(&self, change: impl FnOnce(&mut Facts)) {
-        // A panic elsewhere must not cost the audit event: the facts are plain values, never half-written.
-        change(&mut self.facts.lock().unwrap_or_else(PoisonError::into_inner));
+        change(&mut lock(&self.facts));
     }
 
     fn read<T>(&self, look: impl FnOnce(&Facts) -> T) -> T {
-        look(&self.facts.lock().unwrap_or_else(PoisonError::into_inner))
+        look(&lock(&self.facts))
     }
+}
+
+/// A panic elsewhere must not cost the audit event: the values are plain, never half-written.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn header_text(headers: &HeaderMap, name: &str) -> Option<String> {

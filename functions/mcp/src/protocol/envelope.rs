@@ -26,6 +26,9 @@ const VERSION_META: &str = "io.modelcontextprotocol/protocolVersion";
 /// Headers that routers read: two different values would be two different requests.
 const ROUTING_HEADERS: [&str; 3] = [VERSION_HEADER, "mcp-method", "mcp-name"];
 const SESSION_ID_MAX_BYTES: usize = 256;
+const BATCH_VERSION: &str = "2025-03-26";
+/// Each message of a batch is worked on and written down by itself.
+const BATCH_MAX_MESSAGES: usize = 20;
 
 /// JSON-RPC: the body is no JSON.
 pub const PARSE_ERROR: i32 = -32700;
@@ -47,6 +50,15 @@ pub enum Era {
     PerRequest,
 }
 
+/// What a body holds.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Body {
+    /// One message.
+    Single(Envelope),
+    /// Several (2025-03-26 only), in their order.
+    Batch(Vec<Result<Envelope, EnvelopeFault>>),
+}
+
 /// A message that can be handed on.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Envelope {
@@ -58,6 +70,16 @@ pub struct Envelope {
     pub message: Message,
 }
 
+impl Envelope {
+    /// Whether this is the handshake's first message, whose answer carries a session id.
+    #[must_use]
+    pub fn opens_session(&self) -> bool {
+        let initialize =
+            matches!(&self.message, Message::Request { method, .. } if method == "initialize");
+        initialize && self.era == Era::Handshake
+    }
+}
+
 /// The kinds of messages that clients send.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Message {
@@ -67,8 +89,8 @@ pub enum Message {
         id: Value,
         /// The method.
         method: String,
-        /// The body to hand on when it had to be mended; `None` for the original bytes.
-        mended: Option<Value>,
+        /// What to hand on when it is not the body's own bytes: a mended message, or one of a batch.
+        replaced: Option<Value>,
     },
     /// Wants none.
     Notification {
@@ -90,6 +112,16 @@ pub struct EnvelopeFault {
 }
 
 impl EnvelopeFault {
+    fn invalid_request(era: Era, id: Option<&Value>, message: &'static str) -> Self {
+        Self {
+            era,
+            id: id.cloned(),
+            code: INVALID_REQUEST,
+            message,
+            method: None,
+        }
+    }
+
     /// The method, as far as it could be read.
     #[must_use]
     pub fn method(&self) -> Option<&str> {
@@ -123,32 +155,69 @@ impl EnvelopeFault {
 ///
 /// # Errors
 /// [`EnvelopeFault`] with the answer that it deserves.
-pub fn read(headers: &HeaderMap, body: &[u8]) -> Result<Envelope, EnvelopeFault> {
+pub fn read(headers: &HeaderMap, body: &[u8]) -> Result<Body, EnvelopeFault> {
     let header_version = header(headers, VERSION_HEADER);
     let header_era = match header_version {
         Some(version) if is_date(version) && version >= MODERN_VERSION => Era::PerRequest,
         _ => Era::Handshake,
     };
-    let fault = |era, id: Option<&Value>, code, message| EnvelopeFault {
-        era,
-        id: id.cloned(),
-        code,
-        message,
+    let value: Value = serde_json::from_slice(body).map_err(|_| EnvelopeFault {
+        era: header_era,
+        id: None,
+        code: PARSE_ERROR,
+        message: "The body is not valid JSON.",
         method: None,
-    };
-    let invalid = |id, message| fault(header_era, id, INVALID_REQUEST, message);
+    })?;
+    match value {
+        Value::Array(elements) => read_batch(headers, header_era, elements).map(Body::Batch),
+        single => read_message(headers, header_era, single).map(Body::Single),
+    }
+}
 
-    let value: Value = serde_json::from_slice(body)
-        .map_err(|_| fault(header_era, None, PARSE_ERROR, "The body is not valid JSON."))?;
-    let object = match value {
-        Value::Object(object) => object,
-        Value::Array(_) => {
-            return Err(invalid(
-                None,
-                "Batches are not accepted: send one message a request.",
-            ));
+/// Batches belong to revision 2025-03-26, which is also what a request without header speaks.
+fn read_batch(
+    headers: &HeaderMap,
+    header_era: Era,
+    elements: Vec<Value>,
+) -> Result<Vec<Result<Envelope, EnvelopeFault>>, EnvelopeFault> {
+    let invalid = |message| EnvelopeFault::invalid_request(header_era, None, message);
+    let version = headers
+        .get(VERSION_HEADER)
+        .map(|value| value.to_str().unwrap_or_default());
+    if version.is_some_and(|version| version.trim() != BATCH_VERSION) {
+        return Err(invalid(
+            "This revision has no batches: send one message a request.",
+        ));
+    }
+    if elements.is_empty() {
+        return Err(invalid("The batch is empty."));
+    }
+    if elements.len() > BATCH_MAX_MESSAGES {
+        return Err(invalid("The batch has too many messages."));
+    }
+    let is_initialize = |element: &Value| element.get("method") == Some(&"initialize".into());
+    if elements.iter().any(is_initialize) {
+        return Err(invalid("`initialize` must not be part of a batch."));
+    }
+    let read_element = |element: Value| {
+        let original = element.clone();
+        let mut envelope = read_message(headers, header_era, element)?;
+        if let Message::Request { replaced, .. } = &mut envelope.message {
+            replaced.get_or_insert(original);
         }
-        _ => return Err(invalid(None, "The body is not a JSON-RPC message.")),
+        Ok(envelope)
+    };
+    Ok(elements.into_iter().map(read_element).collect())
+}
+
+fn read_message(
+    headers: &HeaderMap,
+    header_era: Era,
+    value: Value,
+) -> Result<Envelope, EnvelopeFault> {
+    let invalid = |id, message| EnvelopeFault::invalid_request(header_era, id, message);
+    let Value::Object(object) = value else {
+        return Err(invalid(None, "This is not a JSON-RPC message."));
     };
     let id = match object.get("id") {
         None => None,
@@ -212,12 +281,16 @@ pub fn read(headers: &HeaderMap, body: &[u8]) -> Result<Envelope, EnvelopeFault>
             "`params._meta` must name `io.modelcontextprotocol/protocolVersion`.",
         ));
     }
-    let mended =
+    let replaced =
         mend_params(&object, &method).map_err(|message| refuse(INVALID_PARAMS, message))?;
     Ok(Envelope {
         era,
         meta_version,
-        message: Message::Request { id, method, mended },
+        message: Message::Request {
+            id,
+            method,
+            replaced,
+        },
     })
 }
 
@@ -342,6 +415,13 @@ mod tests {
     use super::*;
 
     fn read_with(pairs: &[(&'static str, &str)], body: &str) -> Result<Envelope, EnvelopeFault> {
+        match read_body(pairs, body)? {
+            Body::Single(envelope) => Ok(envelope),
+            Body::Batch(_) => panic!("{body} is a batch"),
+        }
+    }
+
+    fn read_body(pairs: &[(&'static str, &str)], body: &str) -> Result<Body, EnvelopeFault> {
         let mut headers = HeaderMap::new();
         for (name, value) in pairs {
             headers.append(*name, HeaderValue::from_str(value).unwrap());
@@ -362,10 +442,6 @@ mod tests {
             ("42", INVALID_REQUEST),
             ("null", INVALID_REQUEST),
             ("[]", INVALID_REQUEST),
-            (
-                r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#,
-                INVALID_REQUEST,
-            ),
             (r#"{"id":1,"method":"ping"}"#, INVALID_REQUEST),
             (
                 r#"{"jsonrpc":"1.0","id":1,"method":"ping"}"#,
@@ -501,7 +577,7 @@ mod tests {
             let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call",
                 "params": { "name": "retrieve", "arguments": arguments } });
             match read_with(&[], &body.to_string()).unwrap().message {
-                Message::Request { mended, .. } => mended.map(|body| body["params"].clone()),
+                Message::Request { replaced, .. } => replaced.map(|body| body["params"].clone()),
                 other => panic!("{other:?}"),
             }
         };
@@ -511,6 +587,44 @@ mod tests {
             Some(json!({ "name": "retrieve", "arguments": { "query": "x" } }))
         );
         assert_eq!(mended(json!({ "query": "x" })), None);
+    }
+
+    #[test]
+    fn only_the_revision_with_batches_takes_them() {
+        let batch =
+            r#"[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","method":"n"},7]"#;
+        for pairs in [&[][..], &[(VERSION_HEADER, "2025-03-26")]] {
+            let Ok(Body::Batch(elements)) = read_body(pairs, batch) else {
+                panic!("{pairs:?}")
+            };
+            let kinds: Vec<bool> = elements.iter().map(Result::is_ok).collect();
+            assert_eq!(kinds, [true, true, false]);
+        }
+        for version in [
+            "2024-11-05",
+            "2025-06-18",
+            "2025-11-25",
+            "2026-07-28",
+            "2099-01-01",
+            "",
+        ] {
+            let refused = read_body(&[(VERSION_HEADER, version)], batch);
+            assert_eq!(refused.unwrap_err().code, INVALID_REQUEST, "{version}");
+        }
+    }
+
+    #[test]
+    fn a_batch_that_is_empty_too_long_or_opens_a_session_is_refused_whole() {
+        let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+        let initialize = r#"[{"jsonrpc":"2.0","id":1,"method":"initialize"}]"#.to_owned();
+        let long = format!("[{}]", vec![ping; BATCH_MAX_MESSAGES + 1].join(","));
+        for body in ["[]".to_owned(), long, initialize] {
+            assert_eq!(
+                read_body(&[], &body).unwrap_err().code,
+                INVALID_REQUEST,
+                "{body}"
+            );
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::FutureExt as _;
+use futures::future::join_all;
 use http::header::{ACCEPT, CONTENT_TYPE, HOST};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
@@ -17,8 +18,11 @@ use rmcp::transport::streamable_http_server::session::never::NeverSessionManager
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use serde_json::Value;
 
-use self::envelope::{Era, INTERNAL_ERROR, INVALID_REQUEST, Message, SESSION_HEADER};
+use self::envelope::{
+    Body, Envelope, EnvelopeFault, INTERNAL_ERROR, INVALID_REQUEST, Message, SESSION_HEADER,
+};
 use self::server::{Exchange, Server};
+use crate::record::CallRecord;
 use crate::reply::{Reply, empty_reply, json_rpc_error};
 use crate::tools::Services;
 
@@ -56,32 +60,88 @@ impl Protocol {
         exchange: Arc<Exchange>,
         session_id: impl FnOnce() -> Option<String>,
     ) -> Reply {
-        let record = Arc::clone(&exchange.record);
-        let envelope = match envelope::read(headers, body) {
-            Ok(envelope) => envelope,
-            Err(fault) => {
-                if let Some(method) = fault.method() {
-                    record.method(method, None);
+        match envelope::read(headers, body) {
+            Ok(Body::Single(envelope)) => {
+                let opens_session = envelope.opens_session();
+                let mut reply = self.answer_one(headers, body, envelope, exchange).await;
+                if opens_session && reply.status().is_success() {
+                    let value = session_id().and_then(|id| HeaderValue::from_str(&id).ok());
+                    if let Some(value) = value {
+                        reply
+                            .headers_mut()
+                            .insert(HeaderName::from_static(SESSION_HEADER), value);
+                    }
                 }
-                record.failed(fault.class());
-                return fault.reply();
+                reply
             }
-        };
-        let (id, method, mended) = match envelope.message {
+            Ok(Body::Batch(elements)) => {
+                self.answer_batch(headers, body, elements, &exchange).await
+            }
+            Err(fault) => refuse(&fault, &exchange.record),
+        }
+    }
+
+    /// Answers the messages of a batch at the same time, in one array; notifications alone need none.
+    async fn answer_batch(
+        &self,
+        headers: &HeaderMap,
+        body: &Bytes,
+        elements: Vec<Result<Envelope, EnvelopeFault>>,
+        whole: &Exchange,
+    ) -> Reply {
+        let answers = elements.into_iter().map(|element| {
+            let exchange = Arc::new(whole.element());
+            async move {
+                match element {
+                    Ok(envelope) => self.answer_one(headers, body, envelope, exchange).await,
+                    Err(fault) => refuse(&fault, &exchange.record),
+                }
+            }
+        });
+        let answers = join_all(answers).await;
+        let bodies: Vec<&[u8]> = answers
+            .iter()
+            .map(|reply| &reply.body()[..])
+            .filter(|body| !body.is_empty())
+            .collect();
+        if bodies.is_empty() {
+            return empty_reply(StatusCode::ACCEPTED);
+        }
+        let array = [&b"["[..], &bodies.join(&b","[..]), b"]"].concat();
+        let mut reply = Reply::new(Bytes::from(array));
+        reply
+            .headers_mut()
+            .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        reply
+    }
+
+    async fn answer_one(
+        &self,
+        headers: &HeaderMap,
+        body: &Bytes,
+        envelope: Envelope,
+        exchange: Arc<Exchange>,
+    ) -> Reply {
+        let record = Arc::clone(&exchange.record);
+        let (id, method, replaced) = match envelope.message {
             // There is no state that a notification or a response could change.
             Message::Notification { method } => {
                 record.method(&method, envelope.meta_version.as_deref());
                 return empty_reply(StatusCode::ACCEPTED);
             }
             Message::Response => return empty_reply(StatusCode::ACCEPTED),
-            Message::Request { id, method, mended } => (id, method, mended),
+            Message::Request {
+                id,
+                method,
+                replaced,
+            } => (id, method, replaced),
         };
         record.method(&method, envelope.meta_version.as_deref());
-        let body = mended.map_or_else(|| body.clone(), |mended| Bytes::from(mended.to_string()));
+        let body = replaced.map_or_else(|| body.clone(), |message| message.to_string().into());
         let patience = exchange.time_left + LIBRARY_GRACE;
         let request = library_request(headers, body, exchange);
         let work = AssertUnwindSafe(self.call_library(request)).catch_unwind();
-        let mut reply = match tokio::time::timeout(patience, work).await {
+        match tokio::time::timeout(patience, work).await {
             Ok(Ok(reply)) => in_json(&reply, &id),
             outcome => {
                 tracing::error!(timed_out = outcome.is_err(), "the protocol library failed");
@@ -93,16 +153,7 @@ impl Protocol {
                     "Something went wrong here.",
                 )
             }
-        };
-        if method == "initialize" && envelope.era == Era::Handshake && reply.status().is_success() {
-            let value = session_id().and_then(|id| HeaderValue::from_str(&id).ok());
-            if let Some(value) = value {
-                reply
-                    .headers_mut()
-                    .insert(HeaderName::from_static(SESSION_HEADER), value);
-            }
         }
-        reply
     }
 
     async fn call_library(&self, request: Request<Full<Bytes>>) -> Reply {
@@ -113,6 +164,14 @@ impl Protocol {
         };
         Reply::from_parts(parts, bytes)
     }
+}
+
+fn refuse(fault: &EnvelopeFault, record: &CallRecord) -> Reply {
+    if let Some(method) = fault.method() {
+        record.method(method, None);
+    }
+    record.failed(fault.class());
+    fault.reply()
 }
 
 /// The request as the library wants it: it insists on headers that clients get wrong and that decide

@@ -46,6 +46,20 @@ pub struct Exchange {
     pub parameters_max_chars: usize,
 }
 
+impl Exchange {
+    /// The same exchange for one element of a batch, with a record of its own.
+    #[must_use]
+    pub fn element(&self) -> Self {
+        Self {
+            caller: self.caller.clone(),
+            record: self.record.element(),
+            request_id: self.request_id.clone(),
+            time_left: self.time_left,
+            parameters_max_chars: self.parameters_max_chars,
+        }
+    }
+}
+
 /// The MCP server. One is made for every request, so it holds nothing of its own.
 #[derive(Clone)]
 pub struct Server {
