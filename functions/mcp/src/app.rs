@@ -17,7 +17,7 @@ use crate::config::Config;
 use crate::context::CallContext;
 use crate::edge::{self, Admission};
 use crate::protocol::Protocol;
-use crate::protocol::server::Exchange;
+use crate::protocol::exchange::Exchange;
 use crate::record::CallRecord;
 use crate::reply::{Refusal, Reply};
 use crate::tools::Services;

@@ -234,6 +234,7 @@ impl CallRecord {
             knowledge_bases: facts.knowledge_bases.clone(),
             result_count: facts.result_count,
             guard_findings: facts.guard_findings.clone(),
+            administration: None,
         }))
     }
 

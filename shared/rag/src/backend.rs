@@ -32,6 +32,16 @@ pub trait Backend: Send + Sync {
         limit: usize,
     ) -> BoxFuture<'a, Result<DocumentPage, BackendError>>;
 
+    /// The whole text of a document; `None` when there is no such document, or when the engine does
+    /// not give out whole documents.
+    fn read_document<'a>(
+        &'a self,
+        _knowledge_base: &'a str,
+        _document_id: &'a str,
+    ) -> BoxFuture<'a, Result<Option<DocumentText>, BackendError>> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
+
     /// Tells what a knowledge base holds.
     fn describe<'a>(
         &'a self,
@@ -148,6 +158,15 @@ pub struct DocumentPage {
     pub documents: Vec<Document>,
     /// Whether more follow.
     pub more: bool,
+}
+
+/// A document's text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DocumentText {
+    /// The title.
+    pub title: String,
+    /// The text as it was indexed, passage after passage.
+    pub text: String,
 }
 
 /// What a knowledge base holds.

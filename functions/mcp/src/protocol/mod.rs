@@ -1,7 +1,10 @@
 //! Step 4 of a request: the MCP protocol. Our own checks first ([`envelope`]), then the official SDK
 //! behind them, and the tools behind that ([`server`]).
 
+pub mod descriptions;
 pub mod envelope;
+pub mod exchange;
+mod failure;
 pub mod server;
 
 use std::panic::AssertUnwindSafe;
@@ -21,7 +24,8 @@ use serde_json::Value;
 use self::envelope::{
     Body, Envelope, EnvelopeFault, INTERNAL_ERROR, INVALID_REQUEST, Message, SESSION_HEADER,
 };
-use self::server::{Exchange, Server};
+use self::exchange::Exchange;
+use self::server::Server;
 use crate::record::CallRecord;
 use crate::reply::{Reply, empty_reply, json_rpc_error};
 use crate::tools::Services;
@@ -186,8 +190,10 @@ fn library_request(
     let target = request.headers_mut();
     for (name, value) in headers {
         let for_the_library = name.as_str().starts_with("mcp-") && name != SESSION_HEADER;
-        if for_the_library {
-            target.append(name, value.clone());
+        // White space around a value is no part of it (RFC 9110 §5.5); the library would compare it.
+        let value = HeaderValue::from_bytes(value.as_bytes().trim_ascii());
+        if let (true, Ok(value)) = (for_the_library, value) {
+            target.append(name, value);
         }
     }
     target.insert(

@@ -41,7 +41,7 @@ pub fn schema() -> Value {
                 "description": "For each name: the document's metadata has this value, or one of these.",
                 "maxProperties": MAX_METADATA_FIELDS,
                 "additionalProperties": {
-                    "anyOf": [scalar, { "type": "array", "maxItems": MAX_VALUES, "items": scalar }]
+                    "anyOf": [scalar, { "type": "array", "minItems": 1, "maxItems": MAX_VALUES, "items": scalar }]
                 }
             }
         }

@@ -1,16 +1,16 @@
 //! Step 5 of a request: the tools. One tool, one file: what it is, its input, its output, its work.
 
-mod arguments;
+pub(crate) mod arguments;
 mod ask;
 mod filters;
 mod get_knowledge_base;
 mod get_task;
-mod knowledge_base;
+pub(crate) mod knowledge_base;
 mod list_documents;
 mod list_knowledge_bases;
-mod passages;
+pub(crate) mod passages;
 mod retrieve;
-mod search;
+pub(crate) mod search;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -61,7 +61,7 @@ pub struct ToolCall<'a> {
 
 impl ToolCall<'_> {
     /// The knowledge bases that the caller may use at this moment, read fresh.
-    async fn scope(&self) -> Result<EffectiveScope, ToolError> {
+    pub(crate) async fn scope(&self) -> Result<EffectiveScope, ToolError> {
         let grant = &self.caller.grant;
         let read = self.services.catalog.read(&grant.reach()).await?;
         Ok(grant.effective_scope(read))

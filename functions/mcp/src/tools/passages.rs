@@ -212,7 +212,7 @@ fn clean_values(guard: Guard, values: &BTreeMap<String, Value>) -> Value {
 }
 
 /// The longest beginning of at most `max_bytes` that ends between two characters.
-fn cut_at_boundary(text: &str, max_bytes: usize) -> &str {
+pub fn cut_at_boundary(text: &str, max_bytes: usize) -> &str {
     &text[..text.floor_char_boundary(max_bytes)]
 }
 

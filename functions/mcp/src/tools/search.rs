@@ -16,7 +16,8 @@ pub const TOP_K_DEFAULT: u64 = 5;
 /// Most passages; more is clamped.
 pub const TOP_K_MAX: u64 = 50;
 const KB_IDS_MAX: usize = 100;
-const KB_ID_MAX_CHARS: usize = 200;
+/// Longest identifier that is looked at, in characters.
+pub const KB_ID_MAX_CHARS: usize = 200;
 
 /// JSON Schema of `kb_id`.
 pub fn kb_id_schema() -> Value {

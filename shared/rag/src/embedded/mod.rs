@@ -22,7 +22,9 @@ use layout::Generation;
 use raglan_core::catalog::KnowledgeBaseId;
 use search::{IndexError, OpenIndex};
 
-use crate::backend::{Backend, BackendError, DocumentPage, Retrieval, RetrieveRequest, Statistics};
+use crate::backend::{
+    Backend, BackendError, DocumentPage, DocumentText, Retrieval, RetrieveRequest, Statistics,
+};
 
 /// The largest `top_k` of the embedded engine.
 const TOP_K_LIMIT: u64 = 50;
@@ -153,6 +155,26 @@ impl Backend for EmbeddedBackend {
                 documents: rest.iter().take(limit).cloned().collect(),
                 more: rest.len() > limit,
             })
+        }))
+    }
+
+    fn read_document<'a>(
+        &'a self,
+        knowledge_base: &'a str,
+        document_id: &'a str,
+    ) -> BoxFuture<'a, Result<Option<DocumentText>, BackendError>> {
+        let document_id = document_id.to_owned();
+        Box::pin(self.with_index(knowledge_base, None, move |index| {
+            let passages = index.passages_of(&document_id)?;
+            let title = passages.first().map(|passage| passage.title.clone());
+            let texts: Vec<String> = passages
+                .into_iter()
+                .map(|passage| passage.content)
+                .collect();
+            Ok(title.map(|title| DocumentText {
+                title,
+                text: texts.join("\n\n"),
+            }))
         }))
     }
 

@@ -32,6 +32,8 @@ pub struct IndexSchema {
     pub section: Field,
     /// The passage's text, searched.
     pub content: Field,
+    /// The document's identifier, to find all passages of one document.
+    pub document_id: Field,
     /// One term per metadata name and value ([`attribute_terms`]), for filters.
     pub attribute: Field,
     /// When the document last changed, in milliseconds since 1970, for filters; absent when unknown.
@@ -53,6 +55,7 @@ impl IndexSchema {
         let title = builder.add_text_field("title", searched.clone());
         let section = builder.add_text_field("section", searched.clone());
         let content = builder.add_text_field("content", searched);
+        let document_id = builder.add_text_field("document_id", STRING);
         let attribute = builder.add_text_field("attribute", STRING);
         let updated_at_ms = builder.add_i64_field("updated_at_ms", FAST);
         let passage = builder.add_text_field("passage", STORED);
@@ -62,6 +65,7 @@ impl IndexSchema {
             title,
             section,
             content,
+            document_id,
             attribute,
             updated_at_ms,
             passage,

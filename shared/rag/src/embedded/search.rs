@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use raglan_core::clock::Timestamp;
-use tantivy::collector::{Count, TopDocs};
+use tantivy::collector::{Count, DocSetCollector, TopDocs};
 use tantivy::query::{
     BooleanQuery, BoostQuery, ConstScoreQuery, Occur, Query, RangeQuery, TermQuery,
 };
@@ -116,6 +116,21 @@ impl OpenIndex {
             matched: matched as u64,
             below_threshold,
         })
+    }
+
+    /// All passages of one document in their order; none when there is no such document.
+    ///
+    /// # Errors
+    /// [`IndexError`] when the files turn out to be damaged.
+    pub fn passages_of(&self, document_id: &str) -> Result<Vec<Passage>, IndexError> {
+        let query = term_query(self.schema.document_id, document_id);
+        let found = self.searcher.search(&query, &DocSetCollector)?;
+        let mut passages = found
+            .into_iter()
+            .map(|address| self.passage(0.0, address))
+            .collect::<Result<Vec<_>, _>>()?;
+        passages.sort_by_key(|passage| passage.chunk_index);
+        Ok(passages)
     }
 
     fn passage(&self, score: f32, address: DocAddress) -> Result<Passage, IndexError> {

@@ -136,6 +136,7 @@ impl IndexWriter {
     fn entry(&self, passage: &StoredPassage) -> Result<TantivyDocument, serde_json::Error> {
         let schema = &self.schema;
         let mut entry = TantivyDocument::new();
+        entry.add_text(schema.document_id, &passage.document_id);
         entry.add_text(schema.title, &passage.title);
         entry.add_text(schema.content, &passage.content);
         if let Some(section) = &passage.section {

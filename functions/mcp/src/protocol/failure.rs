@@ -1,0 +1,141 @@
+//! The table that turns a tool's failure into what the caller is told. Only sentences that are written
+//! here leave the process; the cause is logged once.
+
+use raglan_core::access::Denial;
+use raglan_rag::backend::BackendError;
+use rmcp::model::{ErrorCode, ErrorData};
+
+use super::exchange::Exchange;
+use crate::record::CallRecord;
+use crate::tools::ToolError;
+
+/// Why a call has no output.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// The tool says why.
+    #[error(transparent)]
+    Tool(#[from] ToolError),
+    /// It was still at work when its time was over.
+    #[error("the call did not end in time")]
+    TimedOut,
+    /// It panicked.
+    #[error("the call panicked")]
+    Panicked,
+}
+
+/// What the caller is told.
+pub enum Told {
+    /// A JSON-RPC error.
+    Protocol(ErrorData),
+    /// A tool result with `isError`, which the caller's model reads.
+    Result {
+        /// One stable word.
+        class: &'static str,
+        /// Whether the same call may succeed a moment later.
+        retryable: bool,
+        /// A sentence that the model can act on.
+        message: String,
+    },
+}
+
+/// [`tell`] for methods that have no result with `isError`.
+pub fn tell_in_protocol(failure: &Failure, exchange: &Exchange) -> ErrorData {
+    match tell(failure, exchange) {
+        Told::Protocol(error) => error,
+        Told::Result {
+            class: "invalid_arguments",
+            message,
+            ..
+        } => {
+            exchange.record.failed("invalid_arguments");
+            ErrorData::invalid_params(message, None)
+        }
+        Told::Result { class, message, .. } => {
+            exchange.record.failed(class);
+            ErrorData::internal_error(message, None)
+        }
+    }
+}
+
+/// The table.
+pub fn tell(failure: &Failure, exchange: &Exchange) -> Told {
+    let request_id = &exchange.request_id;
+    let (class, retryable, message) = match failure {
+        Failure::Tool(ToolError::Denied(denial)) => {
+            return Told::Protocol(denied(&exchange.record, *denial));
+        }
+        Failure::Tool(ToolError::InvalidCursor(error)) => {
+            exchange.record.failed("invalid_cursor");
+            return Told::Protocol(ErrorData::invalid_params(error.to_string(), None));
+        }
+        Failure::Tool(ToolError::InvalidArguments(error)) => {
+            return Told::Result {
+                class: "invalid_arguments",
+                retryable: false,
+                message: error.to_string(),
+            };
+        }
+        Failure::Tool(ToolError::Backend(BackendError::UnsupportedFilter(filter))) => {
+            return Told::Result {
+                class: "unsupported_filter",
+                retryable: false,
+                message: format!(
+                    "This knowledge base cannot filter by `{filter}`. Leave that filter out."
+                ),
+            };
+        }
+        Failure::Tool(ToolError::Store(error)) => {
+            tracing::error!(%request_id, %error, "the store could not be asked");
+            exchange.record.store_failed();
+            return Told::Protocol(ErrorData::internal_error("temporarily unavailable", None));
+        }
+        Failure::Panicked => {
+            tracing::error!(%request_id, "a tool panicked");
+            exchange.record.failed("internal_error");
+            let message = format!("Something went wrong here (request {request_id}).");
+            return Told::Protocol(ErrorData::internal_error(message, None));
+        }
+        Failure::TimedOut | Failure::Tool(ToolError::Backend(BackendError::TimedOut(_))) => (
+            "backend_timeout",
+            true,
+            "The search did not end in time. Try again, with a narrower question or fewer \
+             knowledge bases.",
+        ),
+        Failure::Tool(ToolError::Backend(BackendError::Unavailable(_))) => (
+            "backend_unavailable",
+            true,
+            "The search engine behind this knowledge base cannot be reached right now. This does \
+             not mean that nothing is there: try again shortly.",
+        ),
+        Failure::Tool(
+            ToolError::Backend(
+                BackendError::UnusableIndex(_) | BackendError::UnknownKnowledgeBase(_),
+            )
+            | ToolError::UnknownBackend(_),
+        ) => (
+            "backend_misconfigured",
+            false,
+            "This knowledge base cannot be searched until its operator has mended it. Trying \
+             again will not help.",
+        ),
+        Failure::Tool(ToolError::Random(_) | ToolError::ResultTooLarge(_)) => {
+            ("internal_error", false, "Something went wrong here.")
+        }
+    };
+    tracing::error!(%request_id, error = %failure, class, "a tool call failed");
+    Told::Result {
+        class,
+        retryable,
+        message: format!("{message} (request {request_id})"),
+    }
+}
+
+/// A refusal: "not permitted" and "does not exist" are the same bytes.
+pub fn denied(record: &CallRecord, denial: Denial) -> ErrorData {
+    record.denied(match denial {
+        Denial::ToolNotAllowed => "tool_not_allowed",
+        Denial::KnowledgeBase => "knowledge_base_not_permitted",
+        Denial::Task => "task_not_permitted",
+    });
+    ErrorData::new(ErrorCode(Denial::CODE), denial.to_string(), None)
+}
