@@ -46,8 +46,13 @@ struct Arguments {
 #[expect(clippy::print_stdout, reason = "the figures are this program's output")]
 fn main() -> Result<ExitCode, Box<dyn Error>> {
     let arguments = arguments()?;
-    let Some(path) = arguments.data.or_else(|| std::env::var("RAGLAN_GUARD_DATA").ok()) else {
-        println!("skipped: no file of texts given, neither as an argument nor in RAGLAN_GUARD_DATA");
+    let Some(path) = arguments
+        .data
+        .or_else(|| std::env::var("RAGLAN_GUARD_DATA").ok())
+    else {
+        println!(
+            "skipped: no file of texts given, neither as an argument nor in RAGLAN_GUARD_DATA"
+        );
         return Ok(ExitCode::SUCCESS);
     };
     let samples = samples(&std::fs::read_to_string(&path)?)?;
@@ -58,15 +63,27 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     }
     if let Some(document) = arguments.document {
         let text = std::fs::read_to_string(&document)?;
-        let (before, rest) = text.split_once(FIGURES_START).ok_or("the document has no figures")?;
-        let (_, after) = rest.split_once(FIGURES_END).ok_or("the document's figures have no end")?;
-        std::fs::write(&document, format!("{before}{FIGURES_START}\n{figures}{FIGURES_END}{after}"))?;
+        let (before, rest) = text
+            .split_once(FIGURES_START)
+            .ok_or("the document has no figures")?;
+        let (_, after) = rest
+            .split_once(FIGURES_END)
+            .ok_or("the document's figures have no end")?;
+        std::fs::write(
+            &document,
+            format!("{before}{FIGURES_START}\n{figures}{FIGURES_END}{after}"),
+        )?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
 fn arguments() -> Result<Arguments, Box<dyn Error>> {
-    let mut arguments = Arguments { data: None, document: None, date: None, shows_misses: false };
+    let mut arguments = Arguments {
+        data: None,
+        document: None,
+        date: None,
+        shows_misses: false,
+    };
     let mut given = std::env::args().skip(1);
     while let Some(argument) = given.next() {
         match argument.as_str() {
@@ -88,7 +105,10 @@ fn samples(lines: &str) -> Result<Vec<Sample>, Box<dyn Error>> {
         .map(|line| {
             let value: serde_json::Value = serde_json::from_str(line)?;
             let field = |name: &str| {
-                value.get(name).and_then(|v| v.as_str()).ok_or_else(|| format!("a line without {name}"))
+                value
+                    .get(name)
+                    .and_then(|v| v.as_str())
+                    .ok_or_else(|| format!("a line without {name}"))
             };
             Ok(Sample {
                 is_attack: field("label")? == "attack",
@@ -105,7 +125,9 @@ fn figures(samples: &[Sample], date: Option<&str>) -> Result<String, std::fmt::E
     let mut families: BTreeMap<(bool, &str), Family> = BTreeMap::new();
     for sample in samples {
         let severity = guard.sanitize(&sample.text).severity();
-        let family = families.entry((sample.is_attack, &sample.family)).or_default();
+        let family = families
+            .entry((sample.is_attack, &sample.family))
+            .or_default();
         family.texts += 1;
         family.found += u32::from(severity.is_some());
         family.high += u32::from(severity == Some(Severity::High));
@@ -116,8 +138,14 @@ fn figures(samples: &[Sample], date: Option<&str>) -> Result<String, std::fmt::E
     }
     for (is_attack, title) in [(true, "Attacks found"), (false, "Harmless texts marked")] {
         writeln!(out, "### {title}\n")?;
-        writeln!(out, "| family | texts | at severity high | at any severity |\n|---|---:|---:|---:|")?;
-        for ((_, name), family) in families.iter().filter(|((attack, _), _)| *attack == is_attack) {
+        writeln!(
+            out,
+            "| family | texts | at severity high | at any severity |\n|---|---:|---:|---:|"
+        )?;
+        for ((_, name), family) in families
+            .iter()
+            .filter(|((attack, _), _)| *attack == is_attack)
+        {
             writeln!(
                 out,
                 "| {name} | {} | {} ({}) | {} ({}) |",
@@ -131,7 +159,10 @@ fn figures(samples: &[Sample], date: Option<&str>) -> Result<String, std::fmt::E
         writeln!(out)?;
     }
     writeln!(out, "### Disguises of what is found in clear text\n")?;
-    writeln!(out, "| disguise | texts | at severity high | at any severity |\n|---|---:|---:|---:|")?;
+    writeln!(
+        out,
+        "| disguise | texts | at severity high | at any severity |\n|---|---:|---:|---:|"
+    )?;
     let clear: Vec<&str> = samples
         .iter()
         .filter(|s| s.is_attack && guard.sanitize(&s.text).severity() == Some(Severity::High))

@@ -8,7 +8,7 @@ use std::ops::Range;
 use crate::Rule;
 use crate::markup;
 use crate::tokens;
-use crate::unit::{BASE64_CLOSE, BASE64_OPEN, FOLD};
+use crate::unit::{ENCODED_CLOSE, ENCODED_OPEN, FOLD};
 
 /// Shortest run that is decoded, in characters.
 const MIN_ENCODED_CHARS: usize = 20;
@@ -43,10 +43,21 @@ pub(crate) fn find(text: &str) -> Vec<Found> {
     let mut found = Vec::new();
     let mut budget = MAX_DECODED_BYTES;
     let bytes = text.as_bytes();
-    let mut at = 0;
-    while let Some(start) = next_run(bytes, at) {
+    let (mut run_start, mut groups_start) = (next_run(bytes, 0), next_groups(bytes, 0));
+    while let Some(start) = [run_start, groups_start].into_iter().flatten().min() {
         let run = Run::at(bytes, start);
-        at = run.end;
+        // At least one byte further on, whatever the run is.
+        let at = run.end.max(start + 1);
+        run_start = if run_start.is_some_and(|start| start < at) {
+            next_run(bytes, at)
+        } else {
+            run_start
+        };
+        groups_start = if groups_start.is_some_and(|start| start < at) {
+            next_groups(bytes, at)
+        } else {
+            groups_start
+        };
         if run.payload < MIN_ENCODED_CHARS {
             continue;
         }
@@ -59,9 +70,10 @@ pub(crate) fn find(text: &str) -> Vec<Found> {
             &[Encoding::Base64]
         };
         let trips = encodings.iter().find(|encoding| {
-            let Some(decoded) = decode(&digits, **encoding, &mut budget) else { return false };
-            !tokens::find(&decoded).is_empty()
-                || markup::find(&decoded).iter().any(|found| found.rule == Rule::FakeRoleTag)
+            let Some(decoded) = decode(&digits, **encoding, &mut budget) else {
+                return false;
+            };
+            says_something(&decoded)
         });
         match trips {
             Some(Encoding::Base64) => found.push(Found {
@@ -90,6 +102,10 @@ pub(crate) fn find(text: &str) -> Vec<Found> {
 }
 
 /// A maximal run of encoded characters.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "independent observations about the same characters"
+)]
 struct Run {
     start: usize,
     end: usize,
@@ -103,41 +119,75 @@ struct Run {
     has_lines: bool,
 }
 
-fn is_base64(byte: u8) -> bool {
+/// Whether the byte can be part of an encoded run.
+pub(crate) fn is_base64(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_')
 }
 
-/// Start of the next run that could be long enough, from `at` on.
+/// Start of the next run that is long enough, from `at` on, which is not inside a run.
 fn next_run(bytes: &[u8], at: usize) -> Option<usize> {
     let mut start = at;
     loop {
-        start += bytes.get(start..)?.iter().position(|b| is_base64(*b))?;
-        // Look at the far end first: most words end before it.
+        // From the far end: most words end before it, and all up to the last gap can be skipped.
         let window = bytes.get(start..start + MIN_ENCODED_CHARS)?;
         match window.iter().rposition(|b| !is_base64(*b)) {
             None => return Some(start),
-            Some(last) if is_grouped_digits(window) => {
-                let _ = last;
-                return Some(start);
-            }
-            Some(last) => {
-                // Digit groups may begin behind any separator in the window.
-                let first = window.iter().position(|b| !is_base64(*b)).unwrap_or(last);
-                start += first + 1;
-            }
+            Some(gap) => start += gap + 1,
         }
     }
 }
 
-/// Whether the window looks like `69 67 6e …` or `01101001 0110…`.
-fn is_grouped_digits(window: &[u8]) -> bool {
-    let mut groups = window.split(|b| *b == b' ');
-    let Some(first) = groups.next() else { return false };
-    let same = |size: usize| {
-        first.len() == size
-            && window.split(|b| *b == b' ').rev().skip(1).all(|g| g.len() == size && g.iter().all(u8::is_ascii_hexdigit))
-    };
-    same(2) || (same(8) && window.iter().all(|b| matches!(b, b'0' | b'1' | b' ')))
+/// Start of the next row of digit groups, `69 67 6e …` or `01101001 01100111 …`, from `at` on.
+fn next_groups(bytes: &[u8], at: usize) -> Option<usize> {
+    let mut first = 0;
+    let mut size = 0;
+    let mut count = 0;
+    let mut previous: Option<usize> = None;
+    for space in memchr::memchr_iter(b' ', bytes.get(at..)?).map(|index| at + index) {
+        let start = previous.map_or(at, |previous| previous + 1);
+        let group = bytes.get(start..space)?;
+        // The mark of a folded line is not there.
+        let is_fold = bytes.get(start..=space) == Some(FOLD.as_bytes());
+        let before = previous.replace(space);
+        if is_fold || before.is_none() {
+            continue;
+        }
+        if !is_digit_group(group) {
+            count = 0;
+            continue;
+        }
+        if count == 0 || group.len() != size {
+            (first, size, count) = (start, group.len(), 0);
+        }
+        count += 1;
+        if count * size >= MIN_ENCODED_CHARS {
+            // The group in front of the first space may belong to it.
+            let before = first.checked_sub(size + 1).filter(|start| {
+                *start >= at
+                    && bytes.get(*start..first - 1).is_some_and(is_digit_group)
+                    && (*start == 0 || !bytes.get(start - 1).is_some_and(|b| is_base64(*b)))
+            });
+            return Some(before.unwrap_or(first));
+        }
+    }
+    None
+}
+
+/// The place behind the space at `at`, and behind the mark of a folded line if one follows.
+fn behind_space(bytes: &[u8], at: usize) -> usize {
+    match bytes.get(at + 1..) {
+        Some(rest) if rest.starts_with(FOLD.as_bytes()) => at + 1 + FOLD.len(),
+        _ => at + 1,
+    }
+}
+
+/// Whether these are two hexadecimal digits or eight binary ones.
+fn is_digit_group(group: &[u8]) -> bool {
+    match group.len() {
+        2 => group.iter().all(u8::is_ascii_hexdigit),
+        8 => group.iter().all(|b| matches!(b, b'0' | b'1')),
+        _ => false,
+    }
 }
 
 impl Run {
@@ -169,30 +219,59 @@ impl Run {
                 continue;
             }
             let next = |offset: usize| bytes.get(at + offset).copied().is_some_and(is_base64);
-            if bytes.get(at..).is_some_and(|rest| rest.starts_with(FOLD.as_bytes())) && next(FOLD.len()) {
+            if bytes
+                .get(at..)
+                .is_some_and(|rest| rest.starts_with(FOLD.as_bytes()))
+                && next(FOLD.len())
+            {
                 at += FOLD.len();
-            } else if byte == b' ' && run.is_hex && next(1) && run.goes_on_behind_space(bytes, at + 1) {
-                at += 1;
+            } else if byte == b' '
+                && run.is_hex
+                && run.goes_on_behind_space(bytes, behind_space(bytes, at))
+            {
+                at = behind_space(bytes, at);
             } else if byte == b'\n' && first_line >= MIN_FIRST_LINE_CHARS && next(1) {
                 at += 1;
                 run.has_lines = true;
-            } else if byte == b'\r' && first_line >= MIN_FIRST_LINE_CHARS && bytes.get(at + 1) == Some(&b'\n') && next(2) {
+            } else if byte == b'\r'
+                && first_line >= MIN_FIRST_LINE_CHARS
+                && bytes.get(at + 1) == Some(&b'\n')
+                && next(2)
+            {
                 at += 2;
                 run.has_lines = true;
             } else {
                 break;
             }
         }
-        let padding = bytes.get(run.end..).unwrap_or_default().iter().take(2).take_while(|b| **b == b'=').count();
+        let padding = bytes
+            .get(run.end..)
+            .unwrap_or_default()
+            .iter()
+            .take(2)
+            .take_while(|b| **b == b'=')
+            .count();
         run.end += padding;
         run
     }
 
     /// Whether a group of digits like the ones so far follows at `at`.
     fn goes_on_behind_space(&self, bytes: &[u8], at: usize) -> bool {
-        let size = if self.is_binary && self.payload.is_multiple_of(8) { 8 } else { 2 };
-        let Some(group) = bytes.get(at..at + size) else { return false };
-        let fits = |b: &u8| if size == 8 { matches!(b, b'0' | b'1') } else { b.is_ascii_hexdigit() };
+        let size = if self.is_binary && self.payload.is_multiple_of(8) {
+            8
+        } else {
+            2
+        };
+        let Some(group) = bytes.get(at..at + size) else {
+            return false;
+        };
+        let fits = |b: &u8| {
+            if size == 8 {
+                matches!(b, b'0' | b'1')
+            } else {
+                b.is_ascii_hexdigit()
+            }
+        };
         group.iter().all(fits) && !bytes.get(at + size).is_some_and(|b| is_base64(*b))
     }
 
@@ -208,6 +287,13 @@ impl Run {
             && ((self.has_upper && self.has_lower) || self.has_digit)
             && (self.has_upper || self.has_lower)
     }
+}
+
+/// Whether a rule about what is said finds something in decoded text.
+fn says_something(decoded: &str) -> bool {
+    let mut has_tag = false;
+    markup::find(decoded, |found| has_tag |= found.rule == Rule::FakeRoleTag);
+    has_tag || !tokens::find(decoded, &[]).is_empty()
 }
 
 /// Decodes what is text, within the budget.
@@ -255,15 +341,26 @@ fn is_text(bytes: &[u8]) -> bool {
         Ok(_) => true,
         Err(error) => error.error_len().is_none(),
     };
-    let control = bytes.iter().filter(|b| b.is_ascii_control() && !b.is_ascii_whitespace()).count();
+    let control = bytes
+        .iter()
+        .filter(|b| b.is_ascii_control() && !b.is_ascii_whitespace())
+        .count();
     valid && control == 0
 }
 
 /// Whether the run at `span` already stands between the labels.
 pub(crate) fn is_labelled(text: &str, span: &Range<usize>) -> bool {
-    let (before, after) = (text.get(..span.start).unwrap_or_default(), text.get(span.end..).unwrap_or_default());
+    let (before, after) = (
+        text.get(..span.start).unwrap_or_default(),
+        text.get(span.end..).unwrap_or_default(),
+    );
     let line_break = |text: &str| usize::from(text.starts_with('\n'));
     before.trim_end_matches('\n').len() + 1 >= before.len()
-        && before.strip_suffix('\n').unwrap_or(before).ends_with(BASE64_OPEN)
-        && after.get(line_break(after)..).is_some_and(|rest| rest.starts_with(BASE64_CLOSE))
+        && before
+            .strip_suffix('\n')
+            .unwrap_or(before)
+            .ends_with(ENCODED_OPEN)
+        && after
+            .get(line_break(after)..)
+            .is_some_and(|rest| rest.starts_with(ENCODED_CLOSE))
 }

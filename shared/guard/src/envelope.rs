@@ -25,7 +25,11 @@ pub(crate) fn wrap(
     let mut out = String::with_capacity(guarded.text.len() + source.len() + 320);
     let _ = write!(out, "<{TAG} id=\"{nonce}\" source=\"");
     push_attribute(&mut out, source);
-    let _ = write!(out, "\" chunk_index=\"{}\" suspicious=\"{}\"", passage.chunk_index, guarded.suspicious);
+    let _ = write!(
+        out,
+        "\" chunk_index=\"{}\" suspicious=\"{}\"",
+        passage.chunk_index, guarded.suspicious
+    );
     if guarded.suspicious {
         out.push_str(" reasons=\"");
         for (index, finding) in guarded.findings.iter().enumerate() {

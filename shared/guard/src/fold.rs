@@ -47,6 +47,9 @@ pub(crate) fn is_unspaced(c: char) -> bool {
 
 /// Whether the character belongs to a word.
 pub(crate) fn is_word_char(c: char) -> bool {
+    if c.is_ascii() {
+        return c.is_ascii_alphanumeric();
+    }
     c.is_alphanumeric() || is_combining_mark(c) || enclosed_letter(c).is_some()
 }
 
@@ -58,14 +61,16 @@ fn enclosed_letter(c: char) -> Option<char> {
         code @ 0x1F1E6..=0x1F1FF => code - 0x1F1E6,
         _ => return None,
     };
-    u8::try_from(offset).ok().map(|offset| char::from(b'a' + offset))
+    u8::try_from(offset)
+        .ok()
+        .map(|offset| char::from(b'a' + offset))
 }
 
 /// The Latin letters that `c` looks like.
 fn look_alike(c: char) -> Option<&'static str> {
     // Characters of one string look like the letter before it. Capitals are listed only where they
     // look like another letter than the small form does.
-    const TABLE: [(&str, &str); 30] = [
+    const TABLE: [(&str, &str); 29] = [
         ("a", "аαɑᴀɐ\u{13AA}"),
         ("b", "вьβʙƀɓƅ\u{13F4}"),
         ("c", "сϲᴄƈ\u{13DF}"),
@@ -84,7 +89,7 @@ fn look_alike(c: char) -> Option<&'static str> {
         ("p", "рρᴘƥþ\u{13E2}"),
         ("q", "ԛɋզ"),
         ("r", "гʀɍɾɼ\u{13A1}\u{13D2}"),
-        ("s", "ѕςꜱʂ\u{13DA}"),
+        ("s", "ѕςꜱʂ\u{13DA}ß"),
         ("t", "тτᴛŧƭʈ\u{13A2}"),
         ("u", "υμᴜʉսц"),
         ("v", "νѵᴠʋ\u{13D9}"),
@@ -92,7 +97,6 @@ fn look_alike(c: char) -> Option<&'static str> {
         ("x", "хχ×"),
         ("y", "уΥγʏƴɏ"),
         ("z", "Ζζᴢƶȥ\u{13C3}"),
-        ("ss", "ß"),
         ("ae", "æ"),
         ("oe", "œ"),
         ("-", "‐‑‒–—−"),
@@ -104,7 +108,10 @@ fn look_alike(c: char) -> Option<&'static str> {
     {
         return None;
     }
-    TABLE.iter().find(|(_, likes)| likes.contains(c)).map(|(latin, _)| *latin)
+    TABLE
+        .iter()
+        .find(|(_, likes)| likes.contains(c))
+        .map(|(latin, _)| *latin)
 }
 
 #[cfg(test)]
@@ -121,9 +128,17 @@ mod tests {
 
     #[test]
     fn disguised_letters_fold_to_the_letters_they_look_like() {
-        for disguised in
-            ["ignore", "IGNORE", "ｉｇｎｏｒｅ", "𝐢𝐠𝐧𝐨𝐫𝐞", "ⓘⓖⓝⓞⓡⓔ", "іgnоrе", "ɪɢɴᴏʀᴇ", "ígñôrë", "🅘🅖🅝🅞🅡🅔"]
-        {
+        for disguised in [
+            "ignore",
+            "IGNORE",
+            "ｉｇｎｏｒｅ",
+            "𝐢𝐠𝐧𝐨𝐫𝐞",
+            "ⓘⓖⓝⓞⓡⓔ",
+            "іgnоrе",
+            "ɪɢɴᴏʀᴇ",
+            "ígñôrë",
+            "🅘🅖🅝🅞🅡🅔",
+        ] {
             assert_eq!(folded(disguised), "ignore", "{disguised}");
         }
     }

@@ -15,6 +15,7 @@ mod encoded;
 mod envelope;
 mod finding;
 mod fold;
+mod hash;
 mod invisible;
 mod lexicon;
 mod markup;
@@ -45,7 +46,10 @@ pub struct GuardOptions {
 
 impl Default for GuardOptions {
     fn default() -> Self {
-        Self { enabled: true, include_raw: false }
+        Self {
+            enabled: true,
+            include_raw: false,
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Rules about markup: template tags, hidden content, addresses that can carry data away.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 
 use memchr::{memchr2, memmem};
@@ -11,6 +12,8 @@ use crate::unit::{Kind, unit_at};
 
 /// Longest name of a tag, in bytes.
 const MAX_NAME_BYTES: usize = 40;
+/// Spaces and slashes in front of a name that are read over.
+const MAX_SKIPPED: u8 = 4;
 /// Longest tag that is looked into, in bytes.
 const MAX_TAG_BYTES: usize = 2_048;
 /// Longest address that is looked at, in bytes.
@@ -48,27 +51,31 @@ struct OpenBracket {
 /// Most nested square brackets that are kept track of.
 const MAX_OPEN_BRACKETS: usize = 64;
 
-/// Finds what the markup rules look for.
-pub(crate) fn find(text: &str) -> Vec<Found> {
-    let mut found = Vec::new();
+/// Gives to `found` what the markup rules look for.
+pub(crate) fn find(text: &str, mut found: impl FnMut(Found)) {
     angle_brackets(text, &mut found);
     square_brackets(text, &mut found);
-    found
 }
 
 /// Tags, comments and elements.
-fn angle_brackets(text: &str, found: &mut Vec<Found>) {
+fn angle_brackets(text: &str, found: &mut impl FnMut(Found)) {
     let bytes = text.as_bytes();
     let comment_end = memmem::Finder::new("-->");
     // The first end of a comment at or behind the last place that was asked for.
     let mut next_end: Option<usize> = Some(0);
     for (at, width) in opening_brackets(text) {
-        if bytes.get(at..).is_some_and(|rest| rest.starts_with(b"<!--")) {
+        if bytes
+            .get(at..)
+            .is_some_and(|rest| rest.get(1) == Some(&b'!') && rest.starts_with(b"<!--"))
+        {
             if next_end.is_some_and(|end| end < at + 4) {
-                next_end = bytes.get(at + 4..).and_then(|rest| comment_end.find(rest)).map(|i| at + 4 + i);
+                next_end = bytes
+                    .get(at + 4..)
+                    .and_then(|rest| comment_end.find(rest))
+                    .map(|i| at + 4 + i);
             }
             let end = next_end.map_or(text.len(), |end| end + 3);
-            found.push(Found {
+            found(Found {
                 rule: Rule::HiddenMarkup,
                 detail: "an HTML comment",
                 span: at..end,
@@ -78,13 +85,13 @@ fn angle_brackets(text: &str, found: &mut Vec<Found>) {
             continue;
         }
         if let Some(tag) = role_tag(text, at, at + width) {
-            found.push(tag);
+            found(tag);
             continue;
         }
         if width == 1
             && let Some(element) = element(text, at)
         {
-            found.push(element);
+            found(element);
         }
     }
 }
@@ -112,9 +119,15 @@ fn opening_brackets(text: &str) -> impl Iterator<Item = (usize, usize)> + '_ {
 
 /// The tag of a prompt template or tool protocol whose bracket is at `at..name_at`.
 fn role_tag(text: &str, at: usize, name_at: usize) -> Option<Found> {
+    // Most brackets are followed by none of the characters that can begin such a tag.
+    if !matches!(text.as_bytes().get(name_at)?, b'a'..=b'z' | b'A'..=b'Z' | b'/' | b'|' | b' ' | b'[' | b'&' | 0x80..)
+    {
+        return None;
+    }
     let mut name = [0_u8; MAX_NAME_BYTES];
     let mut length = 0;
     let mut barred = false;
+    let mut skipped = 0;
     let mut position = name_at;
     let mut ended = false;
     // Bounded: a name, and as many characters again that are read over.
@@ -128,9 +141,15 @@ fn role_tag(text: &str, at: usize, name_at: usize) -> Option<Found> {
                 barred = true;
                 ended |= length > 0;
             }
-            Kind::Char('/' | '<' | ' ' | '\u{2581}') if length == 0 => {}
+            Kind::Char('/' | ' ' | '\u{2581}') if length == 0 && skipped < MAX_SKIPPED => {
+                skipped += 1;
+            }
             Kind::Char(c @ ('_' | '-' | ':' | '\u{2581}')) if length > 0 && !ended => {
-                *name.get_mut(length)? = if c == '\u{2581}' { b'_' } else { u8::try_from(c).ok()? };
+                *name.get_mut(length)? = if c == '\u{2581}' {
+                    b'_'
+                } else {
+                    u8::try_from(c).ok()?
+                };
                 length += 1;
             }
             Kind::Char(c) if is_word_char(c) && !ended => {
@@ -155,15 +174,24 @@ fn role_tag(text: &str, at: usize, name_at: usize) -> Option<Found> {
         }
         position = unit.end;
     }
-    let name = name.get(..length).and_then(|name| std::str::from_utf8(name).ok())?;
+    let name = name
+        .get(..length)
+        .and_then(|name| std::str::from_utf8(name).ok())?;
+    if name.is_empty() {
+        return None;
+    }
     let is_known = ROLE_TAGS.binary_search(&name).is_ok();
-    if !(is_known || barred && length > 0) {
+    if !(is_known || barred) {
         return None;
     }
     // Up to the closing bracket, if it is near and no other tag opens before it.
     let rest = text.get(position..floor_boundary(text, position + MAX_TAG_BYTES))?;
     let start = position + rest.find(['>', '＞', '<', '＜'])?;
-    let closing = text.get(start..)?.chars().next().filter(|c| matches!(c, '>' | '＞'))?;
+    let closing = text
+        .get(start..)?
+        .chars()
+        .next()
+        .filter(|c| matches!(c, '>' | '＞'))?;
     let close = start..start + closing.len_utf8();
     Some(Found {
         rule: Rule::FakeRoleTag,
@@ -190,7 +218,11 @@ fn element(text: &str, at: usize) -> Option<Found> {
     if !tag.contains('=') {
         return None;
     }
-    let compact: String = tag.chars().filter(|c| !c.is_whitespace()).map(|c| c.to_ascii_lowercase()).collect();
+    let compact: String = tag
+        .chars()
+        .filter(|c| !c.is_whitespace())
+        .map(|c| c.to_ascii_lowercase())
+        .collect();
     let end = at + 1 + length;
     let found = |rule, detail| Found {
         rule,
@@ -200,7 +232,8 @@ fn element(text: &str, at: usize) -> Option<Found> {
         escape: Escape::Entity,
     };
     if compact.contains("style=")
-        && (HIDING_STYLES.iter().any(|style| compact.contains(style)) || is_white_on_white(&compact))
+        && (HIDING_STYLES.iter().any(|style| compact.contains(style))
+            || is_white_on_white(&compact))
     {
         return Some(found(Rule::HiddenMarkup, "an element that is not shown"));
     }
@@ -215,35 +248,49 @@ fn element(text: &str, at: usize) -> Option<Found> {
 /// Whether a style, in lower case and without white space, writes white on white.
 fn is_white_on_white(style: &str) -> bool {
     let white = |property: &str| {
-        ["white", "#fff", "#ffffff", "rgb(255,255,255)"].iter().any(|value| {
-            style.match_indices(property).any(|(index, _)| {
-                let own = index == 0 || !style.as_bytes().get(index - 1).is_some_and(|b| *b == b'-');
-                own && style.get(index + property.len()..).is_some_and(|rest| rest.starts_with(value))
+        ["white", "#fff", "#ffffff", "rgb(255,255,255)"]
+            .iter()
+            .any(|value| {
+                style.match_indices(property).any(|(index, _)| {
+                    let own =
+                        index == 0 || style.as_bytes().get(index - 1).is_none_or(|b| *b != b'-');
+                    own && style
+                        .get(index + property.len()..)
+                        .is_some_and(|rest| rest.starts_with(value))
+                })
             })
-        })
     };
     white("color:") && (white("background:") || white("background-color:"))
 }
 
 /// Links, images, reference definitions, and template tags in square brackets.
-fn square_brackets(text: &str, found: &mut Vec<Found>) {
+fn square_brackets(text: &str, found: &mut impl FnMut(Found)) {
     let bytes = text.as_bytes();
-    let mut open: Vec<OpenBracket> = Vec::new();
+    let mut open: VecDeque<OpenBracket> = VecDeque::new();
     let mut from = 0;
-    while let Some(at) = bytes.get(from..).and_then(|rest| memchr2(b'[', b']', rest)).map(|i| from + i) {
+    while let Some(at) = bytes
+        .get(from..)
+        .and_then(|rest| memchr2(b'[', b']', rest))
+        .map(|i| from + i)
+    {
         from = at + 1;
         if bytes.get(at) == Some(&b'[') {
             if let Some(tag) = bracketed_tag(text, at) {
-                found.push(tag);
+                found(tag);
                 continue;
             }
             if open.len() == MAX_OPEN_BRACKETS {
-                open.remove(0);
+                open.pop_front();
             }
-            open.push(OpenBracket { at, escaped: is_escaped(bytes, at) });
+            open.push_back(OpenBracket {
+                at,
+                escaped: is_escaped(bytes, at),
+            });
             continue;
         }
-        let Some(opening) = open.pop().filter(|opening| !opening.escaped) else { continue };
+        let Some(opening) = open.pop_back().filter(|opening| !opening.escaped) else {
+            continue;
+        };
         let backslash = |rule, detail, end| Found {
             rule,
             detail,
@@ -255,20 +302,28 @@ fn square_brackets(text: &str, found: &mut Vec<Found>) {
             Some(b'(') => {
                 let (url, end) = address(text, at + 2);
                 if carries_data(url) {
-                    found.push(backslash(Rule::ExfilUrl, "a link or image whose address can carry data", end));
+                    found(backslash(
+                        Rule::ExfilUrl,
+                        "a link or image whose address can carry data",
+                        end,
+                    ));
                 }
             }
             Some(b':') if starts_line(bytes, opening.at) => {
                 let (url, end) = address(text, at + 2);
                 let label = text.get(opening.at + 1..at).unwrap_or_default();
                 if url == "#" || url.is_empty() && label == "//" || label == "comment" {
-                    found.push(Found {
+                    found(Found {
                         brackets: [Some(opening.at..opening.at + 1), Some(at..at + 1)],
                         escape: Escape::Entity,
                         ..backslash(Rule::HiddenMarkup, "a Markdown comment", end)
                     });
                 } else if carries_data(url) {
-                    found.push(backslash(Rule::ExfilUrl, "a reference whose address can carry data", end));
+                    found(backslash(
+                        Rule::ExfilUrl,
+                        "a reference whose address can carry data",
+                        end,
+                    ));
                 }
             }
             _ => {}
@@ -279,9 +334,27 @@ fn square_brackets(text: &str, found: &mut Vec<Found>) {
 /// `[INST]` and its like. Only names that are no ordinary words count in square brackets.
 fn bracketed_tag(text: &str, at: usize) -> Option<Found> {
     let rest = text.get(at + 1..)?;
-    let end = rest.as_bytes().iter().take(MAX_NAME_BYTES).position(|b| *b == b']')?;
-    let name = rest.get(..end)?.trim_start_matches('/').to_ascii_lowercase();
-    let known = ["inst", "sys", "system_prompt", "available_tools", "tool_calls", "tool_results", "tool_content"];
+    let end = rest
+        .bytes()
+        .take(MAX_NAME_BYTES)
+        .take_while(|b| b.is_ascii_alphabetic() || matches!(b, b'_' | b'/'))
+        .count();
+    if end == 0 || rest.as_bytes().get(end) != Some(&b']') {
+        return None;
+    }
+    let name = rest
+        .get(..end)?
+        .trim_start_matches('/')
+        .to_ascii_lowercase();
+    let known = [
+        "inst",
+        "sys",
+        "system_prompt",
+        "available_tools",
+        "tool_calls",
+        "tool_results",
+        "tool_content",
+    ];
     known.contains(&name.as_str()).then(|| Found {
         rule: Rule::FakeRoleTag,
         detail: "a delimiter of a prompt template or tool protocol",
@@ -300,14 +373,25 @@ fn is_escaped(bytes: &[u8], at: usize) -> bool {
 /// Whether only spaces stand between `at` and the start of its line.
 fn starts_line(bytes: &[u8], at: usize) -> bool {
     let before = bytes.get(..at).unwrap_or_default();
-    let spaces = before.iter().rev().take(3).take_while(|b| **b == b' ').count();
+    let spaces = before
+        .iter()
+        .rev()
+        .take(3)
+        .take_while(|b| **b == b' ')
+        .count();
     before.len() == spaces || before.get(before.len() - spaces - 1) == Some(&b'\n')
 }
 
 /// The address that begins behind the spaces at `at`, and where it ends.
 fn address(text: &str, at: usize) -> (&str, usize) {
     let bytes = text.as_bytes();
-    let skipped = bytes.get(at..).unwrap_or_default().iter().take(8).take_while(|b| matches!(b, b' ' | b'<' | b'\n')).count();
+    let skipped = bytes
+        .get(at..)
+        .unwrap_or_default()
+        .iter()
+        .take(8)
+        .take_while(|b| matches!(b, b' ' | b'<' | b'\n'))
+        .count();
     let start = at + skipped;
     // Brackets end it as well, so that no byte is looked at twice.
     let length = bytes
@@ -315,7 +399,12 @@ fn address(text: &str, at: usize) -> (&str, usize) {
         .unwrap_or_default()
         .iter()
         .take(MAX_URL_BYTES)
-        .take_while(|b| !matches!(b, b' ' | b'\n' | b'\t' | b'\r' | b'(' | b')' | b'<' | b'>' | b'[' | b']' | b'"'))
+        .take_while(|b| {
+            !matches!(
+                b,
+                b' ' | b'\n' | b'\t' | b'\r' | b'(' | b')' | b'<' | b'>' | b'[' | b']' | b'"'
+            )
+        })
         .count();
     let end = floor_boundary(text, start + length);
     (text.get(start..end).unwrap_or_default(), end)
@@ -323,15 +412,24 @@ fn address(text: &str, at: usize) -> (&str, usize) {
 
 /// Whether an absolute address has a query or a long part that says nothing to a reader.
 fn carries_data(url: &str) -> bool {
-    let lower = url.get(..floor_boundary(url, 8)).unwrap_or_default().to_ascii_lowercase();
-    let is_absolute = ["http:", "https:", "ftp:", "//", "ws:", "wss:"].iter().any(|scheme| lower.starts_with(scheme));
+    let lower = url
+        .get(..floor_boundary(url, 8))
+        .unwrap_or_default()
+        .to_ascii_lowercase();
+    let is_absolute = ["http:", "https:", "ftp:", "//", "ws:", "wss:"]
+        .iter()
+        .any(|scheme| lower.starts_with(scheme));
     if !is_absolute {
         return false;
     }
-    if url.split_once('?').is_some_and(|(_, query)| !query.is_empty()) {
+    if url
+        .split_once('?')
+        .is_some_and(|(_, query)| !query.is_empty())
+    {
         return true;
     }
-    url.split(['/', '.', '#', '&', '-', '_', ',', ';']).any(|part| part.len() >= OPAQUE_PART_BYTES)
+    url.split(['/', '.', '#', '&', '-', '_', ',', ';'])
+        .any(|part| part.len() >= OPAQUE_PART_BYTES)
 }
 
 /// The last character boundary at or before `at`.

@@ -8,10 +8,11 @@
 use std::ops::Range;
 
 use crate::Rule;
-use crate::lexicon::{Lexeme, Lexicon, Spelling};
+use crate::lexicon::{Lexeme, Spelling, concepts};
 use crate::rules::{
-    CLAUSE_START, CLOSED, COLON, CONCEPT_COUNT, Element, KEY, LEAD, LINE_START, MAX_PATTERN_ELEMENTS,
-    MAX_PATTERN_TOKENS, NOT, NOT_NEGATED, OPENED, PATTERNS, Pattern, SENTENCE_START,
+    CLAUSE_START, CLOSED, COLON, CONCEPT_COUNT, Element, KEY, LEAD, LINE_START,
+    MAX_PATTERN_ELEMENTS, MAX_PATTERN_TOKENS, NOT, NOT_NEGATED, OPENED, PATTERNS, Pattern,
+    SENTENCE_START,
 };
 
 /// Tokens in a block.
@@ -49,15 +50,17 @@ pub(crate) struct Hit {
 }
 
 /// Takes tokens, gives hits.
-pub(crate) struct Matcher<'a> {
-    lexicon: &'a Lexicon,
+pub(crate) struct Matcher {
     tokens: Vec<Token>,
     hits: Vec<Hit>,
 }
 
-impl<'a> Matcher<'a> {
-    pub fn new(lexicon: &'a Lexicon) -> Self {
-        Self { lexicon, tokens: Vec::with_capacity(BLOCK_TOKENS), hits: Vec::new() }
+impl Matcher {
+    pub fn new() -> Self {
+        Self {
+            tokens: Vec::with_capacity(BLOCK_TOKENS),
+            hits: Vec::new(),
+        }
     }
 
     /// Takes the next token.
@@ -85,14 +88,14 @@ impl<'a> Matcher<'a> {
         if self.tokens.iter().all(|token| token.lexeme.is_unknown()) {
             return;
         }
-        let block = Block::forwards(self.lexicon, &self.tokens, Spelling::Plain);
+        let block = Block::forwards(&self.tokens, Spelling::Plain);
         self.match_patterns(&block, first_bits(accepted), |index| index);
         if self.is_worth_reading(Spelling::Rot13) {
-            let block = Block::forwards(self.lexicon, &self.tokens, Spelling::Rot13);
+            let block = Block::forwards(&self.tokens, Spelling::Rot13);
             self.match_patterns(&block, first_bits(accepted), |index| index);
         }
         if self.is_worth_reading(Spelling::Reversed) {
-            let block = Block::backwards(self.lexicon, &self.tokens);
+            let block = Block::backwards(&self.tokens);
             let last = self.tokens.len() - 1;
             self.match_patterns(&block, u128::MAX, |index| last - index);
         }
@@ -109,12 +112,16 @@ impl<'a> Matcher<'a> {
         for pattern in PATTERNS {
             let cover = block.cover(pattern, starts);
             if cover != 0 {
-                self.push_hits(pattern, cover, block.sentence_starts, &original);
+                let mut starts = block.sentence_starts;
+                if pattern.rule == Rule::FakeRoleLine {
+                    starts |= block.flags_of(LINE_START);
+                }
+                self.push_hits(pattern, cover, starts, &original);
             }
         }
     }
 
-    /// Turns each run of covered tokens into a hit; `original` maps a position of the block to the
+    /// Turns each run of covered tokens into a hit, or more where one of `starts` lies inside; `original` maps a position of the block to the
     /// position of its token.
     fn push_hits(
         &mut self,
@@ -131,7 +138,11 @@ impl<'a> Matcher<'a> {
             cover &= !low_bits(after);
             let (a, b) = (original(first as usize), original(after as usize - 1));
             if let (Some(a), Some(b)) = (self.tokens.get(a.min(b)), self.tokens.get(a.max(b))) {
-                self.hits.push(Hit { rule: pattern.rule, detail: pattern.detail, span: a.start..b.end });
+                self.hits.push(Hit {
+                    rule: pattern.rule,
+                    detail: pattern.detail,
+                    span: a.start..b.end,
+                });
             }
         }
     }
@@ -155,15 +166,25 @@ struct Block {
 
 impl Block {
     /// The block from its first token on: only words of the given spelling count.
-    fn forwards(lexicon: &Lexicon, tokens: &[Token], spelling: Spelling) -> Self {
-        let mut block = Self { concepts: [0; CONCEPT_COUNT], flags: [0; 8], sentence_starts: 0 };
+    fn forwards(tokens: &[Token], spelling: Spelling) -> Self {
+        let mut block = Self {
+            concepts: [0; CONCEPT_COUNT],
+            flags: [0; 8],
+            sentence_starts: 0,
+        };
         for (index, token) in tokens.iter().enumerate() {
             block.add_flags(1 << index, token.flags);
             if token.lexeme.spelling() == spelling {
-                block.add_concepts(lexicon, 1 << index, token.lexeme);
+                block.add_concepts(1 << index, token.lexeme);
             }
         }
-        let concept = |concept: u16| block.concepts.get(usize::from(concept)).copied().unwrap_or(0);
+        let concept = |concept: u16| {
+            block
+                .concepts
+                .get(usize::from(concept))
+                .copied()
+                .unwrap_or(0)
+        };
         block.sentence_starts = block.flags_of(SENTENCE_START);
         let mut clauses = block.flags_of(CLAUSE_START) | 1;
         let leads = concept(LEAD);
@@ -178,21 +199,25 @@ impl Block {
 
     /// The block from its last token on: only words that are spelled backwards count. Nothing is
     /// known about clauses and punctuation, so every flag is taken to be set.
-    fn backwards(lexicon: &Lexicon, tokens: &[Token]) -> Self {
-        let mut block = Self { concepts: [0; CONCEPT_COUNT], flags: [u128::MAX; 8], sentence_starts: 0 };
+    fn backwards(tokens: &[Token]) -> Self {
+        let mut block = Self {
+            concepts: [0; CONCEPT_COUNT],
+            flags: [u128::MAX; 8],
+            sentence_starts: 0,
+        };
         for (index, token) in tokens.iter().rev().enumerate() {
             if token.lexeme.spelling() == Spelling::Reversed {
-                block.add_concepts(lexicon, 1 << index, token.lexeme);
+                block.add_concepts(1 << index, token.lexeme);
             }
         }
         block
     }
 
-    fn add_concepts(&mut self, lexicon: &Lexicon, bit: u128, lexeme: Lexeme) {
+    fn add_concepts(&mut self, bit: u128, lexeme: Lexeme) {
         if lexeme.is_unknown() {
             return;
         }
-        for concept in lexicon.concepts(lexeme) {
+        for concept in concepts(lexeme) {
             if let Some(bits) = self.concepts.get_mut(usize::from(*concept)) {
                 *bits |= bit;
             }
@@ -224,7 +249,15 @@ impl Block {
             .filter_map(|concept| self.concepts.get(usize::from(*concept)))
             .fold(0, |all, bits| all | bits);
         if bits != 0 {
-            for flag in [LINE_START, CLAUSE_START, OPENED, COLON, CLOSED, KEY, NOT_NEGATED] {
+            for flag in [
+                LINE_START,
+                CLAUSE_START,
+                OPENED,
+                COLON,
+                CLOSED,
+                KEY,
+                NOT_NEGATED,
+            ] {
                 if element.flags & flag != 0 {
                     bits &= self.flags_of(flag);
                 }
@@ -249,7 +282,13 @@ impl Block {
         }
         // Back again, to keep only the tokens from which the end can be reached.
         let mut cover = reached;
-        let pairs = pattern.elements.iter().zip(&forwards).skip(1).zip(&forwards).rev();
+        let pairs = pattern
+            .elements
+            .iter()
+            .zip(&forwards)
+            .skip(1)
+            .zip(&forwards)
+            .rev();
         for ((element, _), before) in pairs {
             let needed = self.before(reached, element);
             let kept = before & needed;
@@ -261,7 +300,11 @@ impl Block {
 
     /// The tokens that may be matched by `element` when the one before it is among `bits`.
     fn after(&self, bits: u128, element: &Element) -> u128 {
-        let barrier = if element.crosses { 0 } else { self.sentence_starts };
+        let barrier = if element.crosses {
+            0
+        } else {
+            self.sentence_starts
+        };
         let mut current = bits;
         let mut all = 0;
         for _ in 0..=element.gap {
@@ -273,7 +316,11 @@ impl Block {
 
     /// The tokens that may come before `element` when it matches one of `bits`.
     fn before(&self, bits: u128, element: &Element) -> u128 {
-        let barrier = if element.crosses { 0 } else { self.sentence_starts };
+        let barrier = if element.crosses {
+            0
+        } else {
+            self.sentence_starts
+        };
         let mut current = bits;
         let mut all = 0;
         for _ in 0..=element.gap {

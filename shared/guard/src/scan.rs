@@ -8,40 +8,73 @@ use crate::invisible::unexpected;
 use crate::markup::{self, Escape};
 use crate::rewrite::{Edit, Rank, apply, excerpt, fold_overlong_lines};
 use crate::tokens;
-use crate::unit::{BASE64_CLOSE, BASE64_OPEN, CLOSE, LINE_PREFIX, OPEN};
+use crate::unit::{CLOSE, ENCODED_CLOSE, ENCODED_OPEN, FOLD, LINE_PREFIX, OPEN};
 use crate::{Finding, Rule};
 
-/// Length of the lines of a marked base64 run, as in MIME (RFC 2045).
-const BASE64_LINE_CHARS: usize = 76;
+/// Length of the lines of a labelled run, as in MIME (RFC 2045).
+const ENCODED_LINE_CHARS: usize = 76;
+
+/// Longest text that is guarded again until nothing changes, in bytes. Guarded text reads like the
+/// text it was made from, but for a few odd neighbourhoods (a tag inside a tag); going over it again
+/// settles those, and would only cost time in a text that is too long to be a passage.
+const MAX_SETTLED_BYTES: usize = 64 * 1024;
+/// How often a text is guarded again at most.
+const MAX_ROUNDS: usize = 8;
 
 /// Neutralises `text`; gives `None` for the text when it stays as it is.
 pub(crate) fn guard(text: &str) -> (Option<String>, Vec<Finding>) {
+    let (mut out, findings) = guard_once(text);
+    for _ in 0..MAX_ROUNDS {
+        let again = out
+            .as_deref()
+            .filter(|out| out.len() <= MAX_SETTLED_BYTES)
+            .map(guard_once);
+        match again {
+            Some((Some(next), _)) if out.as_ref() != Some(&next) => out = Some(next),
+            _ => break,
+        }
+    }
+    (out, findings)
+}
+
+fn guard_once(text: &str) -> (Option<String>, Vec<Finding>) {
     let mut report = Report::default();
     let mut edits = Vec::new();
     let mut marked: Vec<Range<usize>> = Vec::new();
 
-    for hit in tokens::find(text) {
-        if hit.rule == Rule::FakeRoleLine {
-            prefix_line(text, hit.span.start, &mut edits);
-        } else {
-            marked.push(hit.span.clone());
-        }
-        report.add(hit.rule, hit.detail, hit.span);
-    }
+    // A label ends a word, so a word ends where a label will be.
+    let mut borders = Vec::new();
     for found in encoded::find(text) {
-        if found.rule == Rule::InstructionOverride {
+        // Groups of digits are already too short for a line to matter.
+        if text
+            .get(found.span.clone())
+            .is_some_and(|run| run.contains(' '))
+        {
             marked.push(found.span.clone());
         } else {
-            label_base64(text, &found.span, &mut edits);
+            label_encoded(text, &found.span, &mut edits);
+            borders.extend([found.span.start, found.span.end]);
         }
         report.add(found.rule, found.detail, found.span);
     }
-    for found in markup::find(text) {
+    for hit in tokens::find(text, &borders) {
+        if hit.rule == Rule::FakeRoleLine {
+            prefix_line(text, hit.span.start, &mut edits);
+        } else {
+            marked.push(if hit.rule == Rule::FakeToolCall {
+                with_quotes(text, &hit.span)
+            } else {
+                hit.span.clone()
+            });
+        }
+        report.add(hit.rule, hit.detail, hit.span);
+    }
+    markup::find(text, |found| {
         for bracket in found.brackets.into_iter().flatten() {
             edits.push(neutral_bracket(text, bracket, found.escape));
         }
         report.add(found.rule, found.detail, found.span);
-    }
+    });
     for span in merged(marked) {
         mark(text, &span, &mut edits);
     }
@@ -50,39 +83,90 @@ pub(crate) fn guard(text: &str) -> (Option<String>, Vec<Finding>) {
         report.add(Rule::InvisibleChar, "a code point that is not drawn", span);
     }
 
-    let has_marks = memchr::memmem::find(text.as_bytes(), OPEN.encode_utf8(&mut [0; 4]).as_bytes()).is_some()
-        || memchr::memmem::find(text.as_bytes(), CLOSE.encode_utf8(&mut [0; 4]).as_bytes()).is_some();
-    let rewritten = (has_marks || !edits.is_empty() || report.has(Rule::InvisibleChar)).then(|| apply(text, edits));
+    let has_marks = memchr::memmem::find(text.as_bytes(), OPEN.encode_utf8(&mut [0; 4]).as_bytes())
+        .is_some()
+        || memchr::memmem::find(text.as_bytes(), CLOSE.encode_utf8(&mut [0; 4]).as_bytes())
+            .is_some();
+    let rewritten = (has_marks || !edits.is_empty() || report.has(Rule::InvisibleChar))
+        .then(|| apply(text, edits));
     let folded = fold_overlong_lines(rewritten.as_deref().unwrap_or(text));
     if let Some((_, first, count)) = &folded {
         // Places in the rewritten text are near enough to those in the original only when nothing
         // was rewritten in front of them.
-        let span = if rewritten.is_none() { first.clone() } else { longest_line(text) };
-        report.add(Rule::OverlongLine, "a line of more than 4000 characters", span);
+        let span = if rewritten.is_none() {
+            first.clone()
+        } else {
+            longest_line(text)
+        };
+        report.add(
+            Rule::OverlongLine,
+            "a line of more than 4000 characters",
+            span,
+        );
         report.count(Rule::OverlongLine, *count);
     }
     let out = folded.map(|(folded, ..)| folded).or(rewritten);
     (out, report.findings(text))
 }
 
+/// The span and the quotes around it: marks inside a JSON string would leave the JSON as it is.
+fn with_quotes(text: &str, span: &Range<usize>) -> Range<usize> {
+    let (before, after) = around(text, span);
+    span.start - usize::from(before.ends_with('"'))..span.end + usize::from(after.starts_with('"'))
+}
+
+/// What stands before and behind a span.
+fn around<'a>(text: &'a str, span: &Range<usize>) -> (&'a str, &'a str) {
+    (
+        text.get(..span.start).unwrap_or_default(),
+        text.get(span.end..).unwrap_or_default(),
+    )
+}
+
 /// Puts the marks around a span, or keeps those that are there.
 fn mark(text: &str, span: &Range<usize>, edits: &mut Vec<Edit>) {
-    let (before, after) = (text.get(..span.start).unwrap_or_default(), text.get(span.end..).unwrap_or_default());
+    let (before, after) = around(text, span);
     let (open, close) = if before.ends_with(OPEN) && after.starts_with(CLOSE) {
-        (span.start - OPEN.len_utf8()..span.start, span.end..span.end + CLOSE.len_utf8())
+        (
+            span.start - OPEN.len_utf8()..span.start,
+            span.end..span.end + CLOSE.len_utf8(),
+        )
     } else {
         (span.start..span.start, span.end..span.end)
     };
-    edits.push(Edit { range: open, rank: Rank::OpenMark, text: Cow::Borrowed("⟦") });
-    edits.push(Edit { range: close, rank: Rank::CloseMark, text: Cow::Borrowed("⟧") });
+    edits.push(Edit {
+        range: open,
+        rank: Rank::OpenMark,
+        text: Cow::Borrowed("⟦"),
+    });
+    edits.push(Edit {
+        range: close,
+        rank: Rank::CloseMark,
+        text: Cow::Borrowed("⟧"),
+    });
 }
 
 /// Puts the prefix in front of the role at `at`, unless it is there already.
 fn prefix_line(text: &str, at: usize, edits: &mut Vec<Edit>) {
+    // The mark of an override may stand behind the prefix, and the fold of a long line may have come
+    // in between.
     let before = text.get(..at).unwrap_or_default();
-    if !before.strip_suffix(OPEN).unwrap_or(before).ends_with(LINE_PREFIX) {
-        edits.push(Edit { range: at..at, rank: Rank::LinePrefix, text: Cow::Borrowed(LINE_PREFIX) });
+    let before = without(without(before, "⟦"), FOLD);
+    let has_prefix = before
+        .strip_suffix(' ')
+        .is_some_and(|before| without(before, FOLD).ends_with(LINE_PREFIX.trim_end()));
+    if !has_prefix {
+        edits.push(Edit {
+            range: at..at,
+            rank: Rank::LinePrefix,
+            text: Cow::Borrowed(LINE_PREFIX),
+        });
     }
+}
+
+/// `text` without `end`, if it ends so.
+fn without<'a>(text: &'a str, end: &str) -> &'a str {
+    text.strip_suffix(end).unwrap_or(text)
 }
 
 /// Takes the meaning from one bracket.
@@ -92,45 +176,65 @@ fn neutral_bracket(text: &str, range: Range<usize>, escape: Escape) -> Edit {
         (Escape::Backslash, _) => Cow::Owned(format!("\\{bracket}")),
         (Escape::Entity, "<") => Cow::Borrowed("&lt;"),
         (Escape::Entity, ">") => Cow::Borrowed("&gt;"),
-        (Escape::Entity, _) => {
-            Cow::Owned(bracket.chars().map(|c| format!("&#{};", u32::from(c))).collect())
-        }
+        (Escape::Entity, _) => Cow::Owned(format!(
+            "&#{};",
+            bracket.chars().next().map_or(0, u32::from)
+        )),
     };
-    Edit { range, rank: Rank::Bracket, text }
+    Edit {
+        range,
+        rank: Rank::Bracket,
+        text,
+    }
 }
 
-/// Puts the labels around a base64 run and folds its lines, or keeps what is there.
-fn label_base64(text: &str, span: &Range<usize>, edits: &mut Vec<Edit>) {
+/// Puts the labels around an encoded run and folds its lines, or keeps what is there.
+fn label_encoded(text: &str, span: &Range<usize>, edits: &mut Vec<Edit>) {
     let run = text.get(span.clone()).unwrap_or_default();
-    let is_one_line = run.len() <= BASE64_LINE_CHARS && !run.contains('\n');
+    let is_one_line = run.len() <= ENCODED_LINE_CHARS && !run.contains('\n');
     if encoded::is_labelled(text, span) {
         // The labels are brought in again, or their marks would be escaped.
         let before = text.get(..span.start).unwrap_or_default();
         let line_break = usize::from(before.ends_with('\n'));
-        let open = span.start - line_break - BASE64_OPEN.len()..span.start - line_break;
-        let line_break = usize::from(text.get(span.end..).is_some_and(|rest| rest.starts_with('\n')));
-        let close = span.end + line_break..span.end + line_break + BASE64_CLOSE.len();
-        edits.push(Edit { range: open, rank: Rank::OpenLabel, text: Cow::Borrowed(BASE64_OPEN) });
-        edits.push(Edit { range: close, rank: Rank::CloseLabel, text: Cow::Borrowed(BASE64_CLOSE) });
+        let open = span.start - line_break - ENCODED_OPEN.len()..span.start - line_break;
+        let line_break = usize::from(
+            text.get(span.end..)
+                .is_some_and(|rest| rest.starts_with('\n')),
+        );
+        let close = span.end + line_break..span.end + line_break + ENCODED_CLOSE.len();
+        edits.push(Edit {
+            range: open,
+            rank: Rank::OpenLabel,
+            text: Cow::Borrowed(ENCODED_OPEN),
+        });
+        edits.push(Edit {
+            range: close,
+            rank: Rank::CloseLabel,
+            text: Cow::Borrowed(ENCODED_CLOSE),
+        });
     } else {
         let line_break = if is_one_line { "" } else { "\n" };
         edits.push(Edit {
             range: span.start..span.start,
             rank: Rank::OpenLabel,
-            text: Cow::Owned(format!("{BASE64_OPEN}{line_break}")),
+            text: Cow::Owned(format!("{ENCODED_OPEN}{line_break}")),
         });
         edits.push(Edit {
             range: span.end..span.end,
             rank: Rank::CloseLabel,
-            text: Cow::Owned(format!("{line_break}{BASE64_CLOSE}")),
+            text: Cow::Owned(format!("{line_break}{ENCODED_CLOSE}")),
         });
     }
     let mut line_start = span.start;
     for line in run.split('\n') {
-        let mut at = line_start + BASE64_LINE_CHARS;
+        let mut at = line_start + ENCODED_LINE_CHARS;
         while at < line_start + line.len() {
-            edits.push(Edit { range: at..at, rank: Rank::Bracket, text: Cow::Borrowed("\n") });
-            at += BASE64_LINE_CHARS;
+            edits.push(Edit {
+                range: at..at,
+                rank: Rank::Bracket,
+                text: Cow::Borrowed("\n"),
+            });
+            at += ENCODED_LINE_CHARS;
         }
         line_start += line.len() + 1;
     }
@@ -186,11 +290,23 @@ impl Report {
     fn add(&mut self, rule: Rule, detail: &'static str, span: Range<usize>) {
         let overlaps = rule != Rule::InvisibleChar;
         let Some(entry) = self.entries.iter_mut().find(|entry| entry.rule == rule) else {
-            let spans = if overlaps { vec![span.clone()] } else { Vec::new() };
-            self.entries.push(Entry { rule, detail, first: span, spans, count: 1 });
+            let spans = if overlaps {
+                vec![span.clone()]
+            } else {
+                Vec::new()
+            };
+            self.entries.push(Entry {
+                rule,
+                detail,
+                first: span,
+                spans,
+                count: 1,
+            });
             return;
         };
-        if (span.start, std::cmp::Reverse(span.end)) < (entry.first.start, std::cmp::Reverse(entry.first.end)) {
+        if (span.start, std::cmp::Reverse(span.end))
+            < (entry.first.start, std::cmp::Reverse(entry.first.end))
+        {
             entry.first = span.clone();
             entry.detail = detail;
         }

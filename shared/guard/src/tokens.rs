@@ -1,11 +1,9 @@
 //! Cuts the probe view of a text into tokens.
 
 use crate::fold::{fold, is_unspaced, is_word_char};
-use crate::lexicon::{LEXICON, Lexeme, Lexicon, MAX_WORD_BYTES, leet_letter};
+use crate::lexicon::{self, Lexeme, MAX_WORD_BYTES, leet_letter};
 use crate::matcher::{Hit, Matcher, Token};
-use crate::rules::{
-    CLAUSE_START, CLOSED, COLON, KEY, LINE_START, OPENED, SENTENCE_START,
-};
+use crate::rules::{CLAUSE_START, CLOSED, COLON, FOLDED, KEY, LINE_START, OPENED, SENTENCE_START};
 use crate::unit::{Kind, unit_at};
 
 /// Single letters in a row that are read as a spaced-out word.
@@ -24,12 +22,13 @@ pub(crate) enum Reading {
     Split,
 }
 
-/// Finds the patterns of the rules' data in `text`.
-pub(crate) fn find(text: &str) -> Vec<Hit> {
-    let joined = Tokenizer::new(text, Reading::Joined).run();
+/// Finds the patterns of the rules' data in `text`. No word goes over one of the `borders`, which are
+/// byte positions in ascending order.
+pub(crate) fn find(text: &str, borders: &[usize]) -> Vec<Hit> {
+    let joined = Tokenizer::new(text, Reading::Joined).run(borders);
     let mut hits = joined.hits;
     if joined.invisible_in_word {
-        hits.extend(Tokenizer::new(text, Reading::Split).run().hits);
+        hits.extend(Tokenizer::new(text, Reading::Split).run(borders).hits);
     }
     hits
 }
@@ -53,8 +52,7 @@ struct Letter {
 struct Tokenizer<'a> {
     text: &'a str,
     reading: Reading,
-    lexicon: &'a Lexicon,
-    matcher: Matcher<'a>,
+    matcher: Matcher,
     word: Word,
     letters: Vec<Letter>,
     /// A run of characters of a script without spaces: its text, and where each character is.
@@ -74,6 +72,10 @@ struct Word {
 }
 
 /// What was seen since the last token.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "independent observations about the same few characters"
+)]
 #[derive(Debug, Clone, Copy)]
 struct Between {
     /// Flags of the next token.
@@ -89,41 +91,62 @@ struct Between {
 }
 
 impl Between {
-    const NOTHING: Self =
-        Self { flags: 0, colons: 0, quoted: false, stop: false, space: false, closed: false, separators: 0 };
+    const NOTHING: Self = Self {
+        flags: 0,
+        colons: 0,
+        quoted: false,
+        stop: false,
+        space: false,
+        closed: false,
+        separators: 0,
+    };
 }
 
 impl<'a> Tokenizer<'a> {
     fn new(text: &'a str, reading: Reading) -> Self {
-        let lexicon = &*LEXICON;
         Self {
             text,
             reading,
-            lexicon,
-            matcher: Matcher::new(lexicon),
-            word: Word { bytes: [0; MAX_WORD_BYTES], length: 0, start: 0, end: 0 },
+            matcher: Matcher::new(),
+            word: Word {
+                bytes: [0; MAX_WORD_BYTES],
+                length: 0,
+                start: 0,
+                end: 0,
+            },
             letters: Vec::new(),
             run: String::new(),
             run_places: Vec::new(),
-            between: Between { flags: LINE_START | CLAUSE_START, ..Between::NOTHING },
+            between: Between {
+                flags: LINE_START | CLAUSE_START,
+                ..Between::NOTHING
+            },
             invisible_in_word: false,
         }
     }
 
-    fn run(mut self) -> Tokenized {
+    fn run(mut self, borders: &[usize]) -> Tokenized {
         let bytes = self.text.as_bytes();
+        let mut borders = borders.iter().copied().peekable();
         let mut at = 0;
         while let Some(&byte) = bytes.get(at) {
+            while borders.next_if(|border| *border <= at).is_some() {
+                self.end_word();
+            }
             if byte.is_ascii_alphanumeric() {
-                self.end_run();
-                self.word.push(byte.to_ascii_lowercase(), at, at + 1);
-                at += 1;
+                at = self.take_ascii(at);
                 continue;
             }
             if byte == b' ' {
                 self.end_word();
                 self.separate(' ');
                 at += 1;
+                continue;
+            }
+            if byte >= 0x80
+                && let Some(end) = self.take_letter(at)
+            {
+                at = end;
                 continue;
             }
             let unit = unit_at(self.text, at);
@@ -133,7 +156,49 @@ impl<'a> Tokenizer<'a> {
         self.end_word();
         self.end_letters();
         self.apply_after();
-        Tokenized { hits: self.matcher.finish(), invisible_in_word: self.invisible_in_word }
+        Tokenized {
+            hits: self.matcher.finish(),
+            invisible_in_word: self.invisible_in_word,
+        }
+    }
+
+    /// Takes the ASCII letters and digits from `at` on; gives their end.
+    fn take_ascii(&mut self, at: usize) -> usize {
+        self.end_run();
+        let rest = self.text.as_bytes().get(at..).unwrap_or_default();
+        let length = rest
+            .iter()
+            .take_while(|b| b.is_ascii_alphanumeric())
+            .count();
+        let word = &mut self.word;
+        if word.length == 0 {
+            word.start = at;
+        }
+        word.end = at + length;
+        let free = word.bytes.get_mut(word.length..).unwrap_or_default();
+        let taken = length.min(free.len());
+        for (slot, byte) in free.iter_mut().zip(rest.iter().take(taken)) {
+            *slot = byte.to_ascii_lowercase();
+        }
+        word.length += taken;
+        at + length
+    }
+
+    /// Takes a letter that folds by table or belongs to a script without spaces; gives its end.
+    fn take_letter(&mut self, at: usize) -> Option<usize> {
+        let c = self.text.get(at..)?.chars().next()?;
+        let end = at + c.len_utf8();
+        if let Some(folded) = folded_letter(c) {
+            self.end_run();
+            self.word.push_char(folded, at, end);
+        } else if is_unspaced(c) {
+            self.end_spelled_word();
+            self.run.push(c);
+            self.run_places.push((at, end));
+        } else {
+            return None;
+        }
+        Some(end)
     }
 
     fn take(&mut self, kind: Kind, start: usize, end: usize) {
@@ -156,12 +221,10 @@ impl<'a> Tokenizer<'a> {
             Kind::Char(c) if is_word_char(c) => {
                 self.end_run();
                 let word = &mut self.word;
-                fold(c, |c| {
-                    let mut buffer = [0; 4];
-                    for byte in c.encode_utf8(&mut buffer).bytes() {
-                        word.push(byte, start, end);
-                    }
-                });
+                match folded_letter(c) {
+                    Some(folded) => word.push_char(folded, start, end),
+                    None => fold(c, |c| word.push_char(c, start, end)),
+                }
             }
             Kind::Char(c) if self.is_letter_sign(c, end) => {
                 self.end_run();
@@ -188,8 +251,16 @@ impl<'a> Tokenizer<'a> {
 
     /// Whether a `t` follows that ends the word, as in `don't`.
     fn is_negation_ending(&self, end: usize) -> bool {
-        let next = |offset: usize| self.text.as_bytes().get(end + offset).copied().unwrap_or(b' ');
-        self.word.length > 0 && next(0).eq_ignore_ascii_case(&b't') && !next(1).is_ascii_alphanumeric()
+        let next = |offset: usize| {
+            self.text
+                .as_bytes()
+                .get(end + offset)
+                .copied()
+                .unwrap_or(b' ')
+        };
+        self.word.length > 0
+            && next(0).eq_ignore_ascii_case(&b't')
+            && !next(1).is_ascii_alphanumeric()
     }
 
     /// Notes a character that is no part of a word.
@@ -208,7 +279,9 @@ impl<'a> Tokenizer<'a> {
                 return;
             }
             '.' => between.stop = true,
-            '!' | '?' | '。' | '！' | '？' | '।' | '؟' => between.flags |= SENTENCE_START | CLAUSE_START,
+            '!' | '?' | '。' | '！' | '？' | '।' | '؟' => {
+                between.flags |= SENTENCE_START | CLAUSE_START;
+            }
             ':' | '：' => {
                 between.colons = between.colons.saturating_add(1);
                 between.flags |= CLAUSE_START;
@@ -289,24 +362,53 @@ impl<'a> Tokenizer<'a> {
         let bytes = self.word.bytes;
         let word = bytes.get(..length).unwrap_or_default();
         if let [byte] = word {
-            let token = Token { start, end, lexeme: Lexeme::default(), flags };
-            self.letters.push(Letter { byte: *byte, begins_word: separators > 1, token });
+            let token = Token {
+                start,
+                end,
+                lexeme: Lexeme::default(),
+                flags,
+            };
+            self.letters.push(Letter {
+                byte: *byte,
+                begins_word: separators > 1,
+                token,
+            });
             return;
         }
         self.end_letters();
         if length > MAX_SENTENCE_WORD_BYTES && word.is_ascii() {
             let flags = flags | SENTENCE_START;
-            self.matcher.push(Token { start, end, lexeme: Lexeme::default(), flags });
+            self.matcher.push(Token {
+                start,
+                end,
+                lexeme: Lexeme::default(),
+                flags,
+            });
             self.between.flags |= SENTENCE_START;
             return;
         }
-        let lexeme = self.lexicon.find(word);
+        let lexeme = lexicon::find(word);
         let joined = lexeme.is_unknown()
             && length >= MIN_JOINED_WORDS_LETTERS
             && word.iter().all(u8::is_ascii_lowercase)
-            && self.push_joined(word, Token { start, end, lexeme, flags }, 0, 2);
+            && self.push_joined(
+                word,
+                Token {
+                    start,
+                    end,
+                    lexeme,
+                    flags,
+                },
+                0,
+                2,
+            );
         if !joined {
-            self.matcher.push(Token { start, end, lexeme, flags });
+            self.matcher.push(Token {
+                start,
+                end,
+                lexeme,
+                flags,
+            });
         }
     }
 
@@ -318,23 +420,39 @@ impl<'a> Tokenizer<'a> {
         let letters = std::mem::take(&mut self.letters);
         if letters.len() < MIN_SPACED_LETTERS {
             for letter in &letters {
-                let lexeme = self.lexicon.find(&[letter.byte]);
-                self.matcher.push(Token { lexeme, ..letter.token });
+                let lexeme = lexicon::find(&[letter.byte]);
+                self.matcher.push(Token {
+                    lexeme,
+                    ..letter.token
+                });
             }
             return;
         }
         for word in letters.chunk_by(|_, letter| !letter.begins_word) {
             if let [first, .., last] = word {
-                let text: Vec<u8> = word.iter().map(|letter| leet_letter(letter.byte, b'i')).collect();
-                let lexeme = self.lexicon.find(&text);
+                let text: Vec<u8> = word
+                    .iter()
+                    .map(|letter| leet_letter(letter.byte, b'i'))
+                    .collect();
+                let lexeme = lexicon::find(&text);
                 let after_flags = last.token.flags & (COLON | CLOSED | KEY);
-                let whole = Token { end: last.token.end, lexeme, ..first.token };
+                let whole = Token {
+                    end: last.token.end,
+                    lexeme,
+                    ..first.token
+                };
                 if !lexeme.is_unknown() || !self.push_joined(&text, whole, after_flags, 1) {
-                    self.matcher.push(Token { flags: whole.flags | after_flags, ..whole });
+                    self.matcher.push(Token {
+                        flags: whole.flags | after_flags,
+                        ..whole
+                    });
                 }
             } else if let [letter] = word {
-                let lexeme = self.lexicon.find(&[letter.byte]);
-                self.matcher.push(Token { lexeme, ..letter.token });
+                let lexeme = lexicon::find(&[letter.byte]);
+                self.matcher.push(Token {
+                    lexeme,
+                    ..letter.token
+                });
             }
         }
     }
@@ -348,12 +466,14 @@ impl<'a> Tokenizer<'a> {
         after_flags: u16,
         min_known: usize,
     ) -> bool {
-        let Ok(text) = std::str::from_utf8(word) else { return false };
+        let Ok(text) = std::str::from_utf8(word) else {
+            return false;
+        };
         let mut parts: Vec<Lexeme> = Vec::new();
         let mut at = 0;
         let mut in_gap = false;
         while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
-            if let Some((lexeme, length)) = self.lexicon.longest(rest) {
+            if let Some((lexeme, length)) = lexicon::longest(rest) {
                 parts.push(lexeme);
                 at += length;
                 in_gap = false;
@@ -365,7 +485,10 @@ impl<'a> Tokenizer<'a> {
                 at += 1;
             }
         }
-        let known = parts.iter().filter(|lexeme| !self.lexicon.concepts(**lexeme).is_empty()).count();
+        let known = parts
+            .iter()
+            .filter(|lexeme| !lexicon::concepts(**lexeme).is_empty())
+            .count();
         if known < min_known {
             return false;
         }
@@ -375,7 +498,11 @@ impl<'a> Tokenizer<'a> {
             if index == last {
                 flags |= after_flags;
             }
-            self.matcher.push(Token { lexeme, flags, ..whole });
+            self.matcher.push(Token {
+                lexeme,
+                flags,
+                ..whole
+            });
         }
         true
     }
@@ -392,10 +519,16 @@ impl<'a> Tokenizer<'a> {
         let (mut at, mut index) = (0, 0);
         while let (Some(rest), Some(&(start, end))) = (run.get(at..), places.get(index)) {
             let Some(c) = rest.chars().next() else { break };
-            let (lexeme, length) = self.lexicon.longest(rest).unwrap_or((Lexeme::default(), c.len_utf8()));
+            let (lexeme, length) =
+                lexicon::longest(rest).unwrap_or((Lexeme::default(), c.len_utf8()));
             let count = rest.get(..length).map_or(1, |word| word.chars().count());
             let end = places.get(index + count - 1).map_or(end, |place| place.1);
-            self.matcher.push(Token { start, end, lexeme, flags });
+            self.matcher.push(Token {
+                start,
+                end,
+                lexeme,
+                flags,
+            });
             flags = 0;
             at += length;
             index += count;
@@ -406,7 +539,26 @@ impl<'a> Tokenizer<'a> {
     }
 }
 
+/// What a letter folds to, if the table has it.
+fn folded_letter(c: char) -> Option<char> {
+    let index = (u32::from(c) as usize).wrapping_sub(0x80);
+    char::from_u32(
+        FOLDED
+            .get(index)
+            .copied()
+            .filter(|folded| *folded != 0)?
+            .into(),
+    )
+}
+
 impl Word {
+    fn push_char(&mut self, c: char, start: usize, end: usize) {
+        let mut buffer = [0; 4];
+        for byte in c.encode_utf8(&mut buffer).bytes() {
+            self.push(byte, start, end);
+        }
+    }
+
     /// Adds a byte of a character that lies at `start..end` of the original.
     fn push(&mut self, byte: u8, start: usize, end: usize) {
         if self.length == 0 {

@@ -15,10 +15,10 @@ pub(crate) const CLOSE: char = '⟧';
 pub(crate) const FOLD: &str = "\n↪ ";
 /// How the note in front of a folded line ends.
 pub(crate) const FOLD_NOTE_END: &str = " characters]";
-/// Label in front of a base64 run that was left undecoded.
-pub(crate) const BASE64_OPEN: &str = "⟦base64, not decoded⟧";
+/// Label in front of a run of encoded text.
+pub(crate) const ENCODED_OPEN: &str = "⟦encoded, not decoded⟧";
 /// Label behind such a run.
-pub(crate) const BASE64_CLOSE: &str = "⟦/base64⟧";
+pub(crate) const ENCODED_CLOSE: &str = "⟦/encoded⟧";
 /// Put in front of a line that starts like a chat role.
 pub(crate) const LINE_PREFIX: &str = "¦ ";
 
@@ -49,29 +49,48 @@ pub(crate) struct Unit {
 /// Reads the unit that starts at byte `at`, which must be a character boundary before the end.
 pub(crate) fn unit_at(text: &str, at: usize) -> Unit {
     let rest = text.get(at..).unwrap_or_default();
-    let unit = |kind, length: usize| Unit { kind, end: at + length };
+    let unit = |kind, length: usize| Unit {
+        kind,
+        end: at + length,
+    };
+    let second = rest.as_bytes().get(1).copied().unwrap_or(b' ');
     match rest.as_bytes().first() {
         None => unit(Kind::Neutral, 1),
+        // Most brackets begin nothing longer.
+        Some(byte @ (b'<' | b'[')) if !matches!(second, b'!' | b'U' | b'0'..=b'9') => {
+            unit(Kind::Char(char::from(*byte)), 1)
+        }
         Some(b'*' | b'~' | b'`') => unit(Kind::Silent, 1),
-        Some(b'[') => match (escaped_code_point(rest), fold_note_length(rest)) {
-            (Some((c, length)), _) => unit(kind_of_special(c), length),
-            (None, Some(length)) => unit(Kind::Silent, length),
-            (None, None) => unit(Kind::Char('['), 1),
-        },
+        Some(b'[') if matches!(second, b'U' | b'0'..=b'9') => {
+            match (escaped_code_point(rest), fold_note_length(rest)) {
+                (Some((c, length)), _) => unit(kind_of_special(c), length),
+                (None, Some(length)) => unit(Kind::Silent, length),
+                (None, None) => unit(Kind::Char('['), 1),
+            }
+        }
         Some(b'&') => entity(rest).map_or(unit(Kind::Char('&'), 1), |(c, length)| {
-            splitting_comment(rest, "&lt;!--", "--&gt;")
-                .map_or_else(|| unit(kind_of(c), length), |length| unit(Kind::Invisible, length))
+            splitting_comment(rest, "&lt;!--", "--&gt;").map_or_else(
+                || unit(kind_of(c), length),
+                |length| unit(Kind::Invisible, length),
+            )
         }),
         Some(b'<') => splitting_comment(rest, "<!--", "-->")
-            .map_or(unit(Kind::Char('<'), 1), |length| unit(Kind::Invisible, length)),
-        Some(b'%') => percent_escape(rest).map_or(unit(Kind::Char('%'), 1), |c| unit(Kind::Char(c), 3)),
-        Some(b'\\') => backslash_escape(rest)
-            .map_or(unit(Kind::Neutral, 1), |(c, length)| unit(kind_of(c), length)),
+            .map_or(unit(Kind::Char('<'), 1), |length| {
+                unit(Kind::Invisible, length)
+            }),
+        Some(b'%') => {
+            percent_escape(rest).map_or(unit(Kind::Char('%'), 1), |c| unit(Kind::Char(c), 3))
+        }
+        Some(b'\\') => backslash_escape(rest).map_or(unit(Kind::Neutral, 1), |(c, length)| {
+            unit(kind_of(c), length)
+        }),
         Some(b'\n') if rest.starts_with(FOLD) => unit(Kind::Silent, FOLD.len()),
         Some(_) => {
             let c = rest.chars().next().unwrap_or(' ');
             if c == OPEN
-                && let Some(label) = [BASE64_OPEN, BASE64_CLOSE].iter().find(|l| rest.starts_with(**l))
+                && let Some(label) = [ENCODED_OPEN, ENCODED_CLOSE]
+                    .iter()
+                    .find(|l| rest.starts_with(**l))
             {
                 return unit(Kind::Neutral, label.len());
             }
@@ -82,7 +101,12 @@ pub(crate) fn unit_at(text: &str, at: usize) -> Unit {
 
 /// Length of the note in front of a folded line, `[4096 characters]` and the fold mark.
 fn fold_note_length(text: &str) -> Option<usize> {
-    let digits = text.strip_prefix('[')?.bytes().take(20).take_while(u8::is_ascii_digit).count();
+    let digits = text
+        .strip_prefix('[')?
+        .bytes()
+        .take(20)
+        .take_while(u8::is_ascii_digit)
+        .count();
     let rest = text.get(1 + digits..)?.strip_prefix(FOLD_NOTE_END)?;
     (digits > 0 && rest.starts_with(FOLD)).then_some(1 + digits + FOLD_NOTE_END.len() + FOLD.len())
 }
@@ -106,7 +130,11 @@ fn kind_of_special(c: char) -> Kind {
 /// `[U+200B]` as the guard writes it, for code points that it writes so; and the length.
 fn escaped_code_point(text: &str) -> Option<(char, usize)> {
     let digits = text.strip_prefix("[U+")?;
-    let length = digits.bytes().take(7).take_while(u8::is_ascii_hexdigit).count();
+    let length = digits
+        .bytes()
+        .take(7)
+        .take_while(u8::is_ascii_hexdigit)
+        .count();
     if !(4..=6).contains(&length) || digits.as_bytes().get(length) != Some(&b']') {
         return None;
     }
@@ -114,8 +142,11 @@ fn escaped_code_point(text: &str) -> Option<(char, usize)> {
     // A label's brackets, escaped, still enclose the label: it is read over as a whole.
     let written = 3 + length + 1;
     if c == OPEN {
-        for label in ["base64, not decoded", "/base64"] {
-            if let Some(after) = text.get(written..).and_then(|rest| rest.strip_prefix(label)) {
+        for label in ["encoded, not decoded", "/encoded"] {
+            if let Some(after) = text
+                .get(written..)
+                .and_then(|rest| rest.strip_prefix(label))
+            {
                 for close in ["⟧", "[U+27E7]"] {
                     if after.starts_with(close) {
                         return Some((c, written + label.len() + close.len()));
@@ -129,7 +160,12 @@ fn escaped_code_point(text: &str) -> Option<(char, usize)> {
 
 /// A character entity: a number, or one of the four names that matter to markup.
 fn entity(text: &str) -> Option<(char, usize)> {
-    for (name, c) in [("&lt;", '<'), ("&gt;", '>'), ("&amp;", '&'), ("&quot;", '"')] {
+    for (name, c) in [
+        ("&lt;", '<'),
+        ("&gt;", '>'),
+        ("&amp;", '&'),
+        ("&quot;", '"'),
+    ] {
         if text.starts_with(name) {
             return Some((c, name.len()));
         }
@@ -139,7 +175,11 @@ fn entity(text: &str) -> Option<(char, usize)> {
         Some(digits) => (digits, 16, 3),
         None => (number, 10, 2),
     };
-    let length = digits.bytes().take(8).take_while(u8::is_ascii_hexdigit).count();
+    let length = digits
+        .bytes()
+        .take(8)
+        .take_while(u8::is_ascii_hexdigit)
+        .count();
     if digits.as_bytes().get(length) != Some(&b';') {
         return None;
     }
@@ -156,8 +196,13 @@ fn percent_escape(text: &str) -> Option<char> {
 /// `\u0069`, `\x69`, `\n`, `\r`, `\t`.
 fn backslash_escape(text: &str) -> Option<(char, usize)> {
     let number = |length: usize| {
-        let digits = text.get(2..2 + length).filter(|d| d.bytes().all(|b| b.is_ascii_hexdigit()))?;
-        Some((char::from_u32(u32::from_str_radix(digits, 16).ok()?)?, 2 + length))
+        let digits = text
+            .get(2..2 + length)
+            .filter(|d| d.bytes().all(|b| b.is_ascii_hexdigit()))?;
+        Some((
+            char::from_u32(u32::from_str_radix(digits, 16).ok()?)?,
+            2 + length,
+        ))
     };
     match text.as_bytes().get(1)? {
         b'n' => Some(('\n', 2)),
@@ -170,10 +215,12 @@ fn backslash_escape(text: &str) -> Option<(char, usize)> {
 
 /// Length of a comment that starts here and is too short to say anything.
 fn splitting_comment(text: &str, open: &str, close: &str) -> Option<usize> {
-    let inside = text.strip_prefix(open)?;
-    (0..=MAX_SPLITTING_COMMENT_BYTES)
-        .find(|&length| inside.get(length..).is_some_and(|rest| rest.starts_with(close)))
-        .map(|length| open.len() + length + close.len())
+    let inside = text.strip_prefix(open)?.as_bytes();
+    let near = inside
+        .get(..MAX_SPLITTING_COMMENT_BYTES + close.len())
+        .unwrap_or(inside);
+    let length = memchr::memmem::find(near, close.as_bytes())?;
+    Some(open.len() + length + close.len())
 }
 
 #[cfg(test)]
@@ -197,19 +244,32 @@ mod tests {
             ("&lt;!----&gt;", Kind::Invisible),
             ("⟦", Kind::Neutral),
             ("[U+27E6]", Kind::Neutral),
-            (BASE64_OPEN, Kind::Neutral),
-            ("[U+27E6]/base64[U+27E7]", Kind::Neutral),
+            (ENCODED_OPEN, Kind::Neutral),
+            ("[U+27E6]/encoded[U+27E7]", Kind::Neutral),
             ("*", Kind::Silent),
             ("\n↪ ", Kind::Silent),
             ("[4096 characters]\n↪ ", Kind::Silent),
         ] {
-            assert_eq!(unit_at(text, 0), Unit { kind, end: text.len() }, "{text:?}");
+            assert_eq!(
+                unit_at(text, 0),
+                Unit {
+                    kind,
+                    end: text.len()
+                },
+                "{text:?}"
+            );
         }
     }
 
     #[test]
     fn what_only_resembles_an_escape_is_read_as_it_stands() {
-        for text in ["[U+0041]", "[U+XYZ]", "&bogus;", "%zz", "<!-- a longer remark -->"] {
+        for text in [
+            "[U+0041]",
+            "[U+XYZ]",
+            "&bogus;",
+            "%zz",
+            "<!-- a longer remark -->",
+        ] {
             assert_eq!(unit_at(text, 0).end, 1, "{text:?}");
         }
     }

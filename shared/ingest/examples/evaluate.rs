@@ -116,6 +116,7 @@ fn new_document(document: &SetDocument, now: raglan_core::clock::Timestamp) -> N
             chunk_count: 0,
             created_at: now,
             updated_at: now,
+            guard_findings: std::collections::BTreeMap::new(),
         },
         uri: None,
         metadata: BTreeMap::new(),

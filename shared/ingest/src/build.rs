@@ -1,6 +1,6 @@
 //! Builds an index from a folder and publishes it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use raglan_core::catalog::KnowledgeBaseId;
 use raglan_core::clock::{Clock, Timestamp};
 use raglan_core::ids::to_hex;
+use raglan_guard::Guard;
 use raglan_rag::backend::Document;
 use raglan_rag::embedded::layout;
 use raglan_rag::embedded::writer::{IndexWriter, NewDocument, NewPassage, WriteError};
@@ -61,10 +62,21 @@ pub struct IndexReport {
     pub skipped: u64,
     /// Documents that could not be taken in, ordered by file name.
     pub failed: Vec<FailedFile>,
+    /// Documents in which the guard marked something, ordered by file name.
+    pub marked: Vec<MarkedFile>,
     /// The name of the index that answers now.
     pub generation: String,
     /// Its size on disk.
     pub size_bytes: u64,
+}
+
+/// A document in which the guard marked something. It is indexed all the same: callers get it marked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MarkedFile {
+    /// The file, relative to the folder.
+    pub filename: String,
+    /// How many passages were marked, by rule.
+    pub findings: BTreeMap<String, u64>,
 }
 
 /// Why there is no new index. What answered before answers on.
@@ -216,7 +228,14 @@ pub fn index_documents(
     let mut digest = Sha256::new();
     digest.update(now.epoch_ms().to_be_bytes());
     let mut writer = IndexWriter::create(publication.folder())?;
+    let mut marked = Vec::new();
     for document in documents {
+        if !document.document.guard_findings.is_empty() {
+            marked.push(MarkedFile {
+                filename: document.document.filename.clone(),
+                findings: document.document.guard_findings.clone(),
+            });
+        }
         digest.update(&document.document.id);
         for passage in &document.passages {
             digest.update(&passage.id);
@@ -233,6 +252,7 @@ pub fn index_documents(
         chunks: manifest.chunk_count,
         skipped: 0,
         failed: Vec::new(),
+        marked,
         generation: generation.as_str().to_owned(),
         size_bytes: manifest.files.values().sum(),
     }))
@@ -262,6 +282,9 @@ fn new_document(
     let title = content
         .and_then(|content| content.title.clone())
         .filter(|title| !title.is_empty());
+    let passages = content
+        .map(|content| passages(&id, content))
+        .unwrap_or_default();
     let document = Document {
         filename: file.filename.clone(),
         title: title.unwrap_or_else(|| stem(&file.filename)),
@@ -278,18 +301,29 @@ fn new_document(
         updated_at: content
             .and_then(|content| content.updated_at)
             .unwrap_or(file.modified_at),
+        guard_findings: guard_findings(&passages),
         id,
     };
     NewDocument {
-        passages: content
-            .map(|content| passages(&document.id, content))
-            .unwrap_or_default(),
+        passages,
         uri: content.and_then(|content| content.uri.clone()),
         metadata: content
             .map(|content| content.metadata.clone())
             .unwrap_or_default(),
         document,
     }
+}
+
+/// What the guard marks in the passages, counted by rule.
+fn guard_findings(passages: &[NewPassage]) -> BTreeMap<String, u64> {
+    let guard = Guard::default();
+    let mut counts = BTreeMap::new();
+    for passage in passages {
+        for finding in guard.sanitize(&passage.content).findings {
+            *counts.entry(finding.rule.id().to_owned()).or_default() += 1;
+        }
+    }
+    counts
 }
 
 /// The passages of a document. Their identifiers come from their text, so that an edit elsewhere in

@@ -173,3 +173,35 @@ async fn questions_that_the_documents_do_not_answer_get_no_answer() {
         assert_eq!(extractive_answer(question, &passages), None, "{question}");
     }
 }
+
+#[test]
+fn the_poisoned_document_is_marked_and_no_other_one() {
+    let folder = TempDir::new().unwrap();
+    let options = IndexOptions {
+        source_dir: Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/knowledge"),
+        index_root: folder.path().to_owned(),
+        kb_id: KnowledgeBaseId::parse("handbook").unwrap(),
+    };
+    let clock = ManualClock::at(Timestamp::parse("2026-11-30").unwrap());
+    let report = index_folder(&options, &clock, &mut |_| {}).unwrap();
+    let marked: Vec<&str> = report
+        .marked
+        .iter()
+        .map(|file| file.filename.as_str())
+        .collect();
+    assert_eq!(marked, ["support/partner-note-poisoned.md"]);
+    let rules: Vec<&str> = report.marked[0]
+        .findings
+        .keys()
+        .map(String::as_str)
+        .collect();
+    for rule in [
+        "instruction_override",
+        "fake_role_line",
+        "hidden_markup",
+        "invisible_char",
+        "exfil_url",
+    ] {
+        assert!(rules.contains(&rule), "{rule} is not among {rules:?}");
+    }
+}

@@ -149,6 +149,9 @@ pub struct Document {
     pub created_at: Timestamp,
     /// When it last changed, as far as the source tells.
     pub updated_at: Timestamp,
+    /// How many passages the guard marked when it was indexed, by rule.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub guard_findings: BTreeMap<String, u64>,
 }
 
 /// A page of documents.

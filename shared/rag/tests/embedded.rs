@@ -46,6 +46,7 @@ fn document(
             chunk_count: 0,
             created_at: moment("2026-01-01"),
             updated_at: moment(updated_at),
+            guard_findings: std::collections::BTreeMap::new(),
         },
         uri: Some(format!("https://example.com/{id}")),
         metadata,

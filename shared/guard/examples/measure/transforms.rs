@@ -39,7 +39,10 @@ fn moved(c: char, upper: u32, lower: u32) -> char {
 
 fn zero_width(text: &str) -> String {
     let words = text.split(' ').map(|word| {
-        let middle = word.char_indices().nth(word.chars().count() / 2).map_or(0, |(index, _)| index);
+        let middle = word
+            .char_indices()
+            .nth(word.chars().count() / 2)
+            .map_or(0, |(index, _)| index);
         let (first, second) = word.split_at(middle);
         format!("{first}\u{200B}{second}")
     });
@@ -108,10 +111,21 @@ fn base64(text: &str) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut out = String::new();
     for chunk in text.as_bytes().chunks(3) {
-        let bits = chunk.iter().chain([&0, &0]).take(3).fold(0_usize, |bits, b| bits << 8 | usize::from(*b));
+        let bits = chunk
+            .iter()
+            .chain([&0, &0])
+            .take(3)
+            .fold(0_usize, |bits, b| bits << 8 | usize::from(*b));
         for index in 0..4 {
-            let symbol = ALPHABET.get(bits >> (18 - 6 * index) & 63).copied().unwrap_or(b'A');
-            out.push(if index <= chunk.len() { char::from(symbol) } else { '=' });
+            let symbol = ALPHABET
+                .get(bits >> (18 - 6 * index) & 63)
+                .copied()
+                .unwrap_or(b'A');
+            out.push(if index <= chunk.len() {
+                char::from(symbol)
+            } else {
+                '='
+            });
         }
     }
     out
@@ -133,11 +147,17 @@ fn spaced(text: &str) -> String {
 }
 
 fn emphasis(text: &str) -> String {
-    text.split(' ').map(|word| {
-        let middle = word.char_indices().nth(word.chars().count() / 2).map_or(0, |(index, _)| index);
-        let (first, second) = word.split_at(middle);
-        format!("**{first}**{second}")
-    }).collect::<Vec<_>>().join(" ")
+    text.split(' ')
+        .map(|word| {
+            let middle = word
+                .char_indices()
+                .nth(word.chars().count() / 2)
+                .map_or(0, |(index, _)| index);
+            let (first, second) = word.split_at(middle);
+            format!("**{first}**{second}")
+        })
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 fn comment(text: &str) -> String {

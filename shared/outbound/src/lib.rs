@@ -1,0 +1,159 @@
+//! HTTPS requests to systems that are not ours: bounded in time and in size, never redirected.
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
+use hyper_rustls::HttpsConnector;
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+
+/// How much a request may cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// From the beginning to the last byte of the answer.
+    pub time: Duration,
+    /// Size of the answer's body.
+    pub response_max_bytes: usize,
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum OutboundError {
+    /// The system's certificates cannot be read.
+    #[error("the system's certificates cannot be read: {0}")]
+    Certificates(std::io::Error),
+    /// Nobody answers, or the connection breaks.
+    #[error("no connection: {0}")]
+    Connection(String),
+    /// The time was over first.
+    #[error("no answer within {0:?}")]
+    TimedOut(Duration),
+    /// The answer is larger than it may be.
+    #[error("the answer is larger than {0} bytes")]
+    TooLarge(usize),
+}
+
+type HttpsClient = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
+
+/// A client with a pool of connections. Making one costs nothing: certificates are read at the first
+/// request.
+#[derive(Debug, Default)]
+pub struct OutboundClient {
+    client: OnceLock<HttpsClient>,
+}
+
+impl OutboundClient {
+    /// Sends a request and reads the whole answer.
+    ///
+    /// # Errors
+    /// [`OutboundError`]
+    pub async fn send(
+        &self,
+        request: Request<Full<Bytes>>,
+        bounds: Bounds,
+    ) -> Result<Response<Bytes>, OutboundError> {
+        let client = self.client()?;
+        let work = async {
+            let response = client
+                .request(request)
+                .await
+                .map_err(|error| broken(&error))?;
+            let (parts, body) = response.into_parts();
+            let body = Limited::new(body, bounds.response_max_bytes)
+                .collect()
+                .await;
+            match body {
+                Ok(body) => Ok(Response::from_parts(parts, body.to_bytes())),
+                Err(error) if error.is::<LengthLimitError>() => {
+                    Err(OutboundError::TooLarge(bounds.response_max_bytes))
+                }
+                Err(error) => Err(OutboundError::Connection(error.to_string())),
+            }
+        };
+        let answer = tokio::time::timeout(bounds.time, work).await;
+        answer.unwrap_or(Err(OutboundError::TimedOut(bounds.time)))
+    }
+
+    fn client(&self) -> Result<&HttpsClient, OutboundError> {
+        if let Some(client) = self.client.get() {
+            return Ok(client);
+        }
+        let connector = hyper_rustls::HttpsConnectorBuilder::new()
+            .with_native_roots()
+            .map_err(OutboundError::Certificates)?
+            .https_or_http()
+            .enable_http1()
+            .build();
+        let client = Client::builder(TokioExecutor::new()).build(connector);
+        Ok(self.client.get_or_init(|| client))
+    }
+}
+
+/// The innermost cause says the most: "connection refused" and not "client error (Connect)".
+fn broken(error: &hyper_util::client::legacy::Error) -> OutboundError {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    OutboundError::Connection(cause.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// Answers one request with these bytes, then stays silent.
+    async fn server(answer: &'static [u8]) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut request = [0; 1024];
+            let _ = stream.read(&mut request).await;
+            let _ = stream.write_all(answer).await;
+            tokio::time::sleep(Duration::from_secs(60)).await;
+        });
+        url
+    }
+
+    async fn get(url: &str) -> Result<Response<Bytes>, OutboundError> {
+        let bounds = Bounds {
+            time: Duration::from_millis(400),
+            response_max_bytes: 8,
+        };
+        let request = Request::get(url).body(Full::default()).unwrap();
+        OutboundClient::default().send(request, bounds).await
+    }
+
+    #[tokio::test]
+    async fn a_whole_answer_is_returned() {
+        let url = server(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello").await;
+        assert_eq!(&get(&url).await.unwrap().body()[..], b"hello");
+    }
+
+    #[tokio::test]
+    async fn an_answer_beyond_the_bounds_is_an_error() {
+        let large = server(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nnine byte").await;
+        assert!(matches!(get(&large).await, Err(OutboundError::TooLarge(8))));
+        let half = server(b"HTTP/1.1 200 OK\r\ncontent-length: 8\r\n\r\nhalf").await;
+        assert!(matches!(get(&half).await, Err(OutboundError::TimedOut(_))));
+        let silent = server(b"").await;
+        assert!(matches!(
+            get(&silent).await,
+            Err(OutboundError::TimedOut(_))
+        ));
+    }
+
+    #[tokio::test]
+    async fn a_closed_port_is_named_as_such() {
+        let error = get("http://127.0.0.1:1/").await.unwrap_err();
+        assert!(error.to_string().contains("refused"), "{error}");
+    }
+}
