@@ -18,6 +18,11 @@ LOG_ACTIONS = {"logs:CreateLogStream", "logs:PutLogEvents"}
 ALLOWED_ACTIONS = {
     ("McpRole", "KeysTable"): {"dynamodb:GetItem"},
     ("McpRole", "CatalogTable"): {"dynamodb:GetItem", "dynamodb:Query", "dynamodb:BatchGetItem"},
+    ("McpRole", "StateTable"): {
+        "dynamodb:UpdateItem",
+        "dynamodb:PutItem",
+        "dynamodb:DeleteItem",
+    },
     ("McpRole", "AuditQueue"): {"sqs:SendMessage"},
     ("McpRole", "McpLogGroup"): LOG_ACTIONS,
     ("AuditRole", "AuditTable"): {"dynamodb:PutItem"},

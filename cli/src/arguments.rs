@@ -2,11 +2,23 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+pub use crate::kb::arguments::KbArguments;
+pub use crate::key::arguments::KeyArguments;
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  done
+  1  failed
+  2  wrong command line
+  3  done, but something was left out (the output says what)
+  4  there is no such key, knowledge base or deployment
+  5  refused: a rule forbids it, it was not confirmed, or somebody else changed it meanwhile";
 
 /// raglan puts knowledge bases in front of AI agents, over MCP.
 #[derive(Debug, Parser)]
-#[command(name = "raglan", version, about, max_term_width = 100)]
+#[command(name = "raglan", version, about, max_term_width = 100, after_help = EXIT_CODES)]
 pub struct Arguments {
     /// What to do.
     #[command(subcommand)]
@@ -20,6 +32,58 @@ pub enum Command {
     Dev(DevArguments),
     /// Reads a folder of documents and makes it a searchable knowledge base
     Index(IndexArguments),
+    /// Serves MCP over standard input and output, for hosts that start a program
+    Stdio(StdioArguments),
+    /// Shows what the guard marks in a text, before it is indexed; exits with 3 when it marks something
+    Guard(GuardArguments),
+    /// Issues, narrows, rotates and revokes API keys
+    Key(KeyArguments),
+    /// Says which knowledge bases there are and whose they are
+    Kb(KbArguments),
+    /// Prints the completions of a shell
+    #[command(after_help = COMPLETION_EXAMPLES)]
+    Completions {
+        /// The shell
+        shell: CompletionShell,
+    },
+}
+
+const COMPLETION_EXAMPLES: &str = "\
+Examples:
+  raglan completions bash > ~/.local/share/bash-completion/completions/raglan
+  raglan completions zsh > ~/.zfunc/_raglan        # with ~/.zfunc in fpath
+  raglan completions fish > ~/.config/fish/completions/raglan.fish";
+
+/// Shells with completions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum CompletionShell {
+    /// GNU bash
+    Bash,
+    /// Z shell
+    Zsh,
+    /// fish
+    Fish,
+}
+
+/// Which deployment a command works on. Without any of these: the one that `RAGLAN_STACK` names, then
+/// the one whose tables the environment names (`KEYS_TABLE`, `CATALOG_TABLE`, …), then the local system
+/// in the folder `.raglan`, whether `raglan dev` runs it at the moment or not.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Deployment")]
+pub struct TargetArguments {
+    /// CloudFormation stack of the deployment; its outputs name tables, queue and endpoint
+    #[arg(long, value_name = "NAME", global = true)]
+    pub stack: Option<String>,
+    /// Profile of the AWS configuration files, with keys or a role to assume; for one with SSO, first
+    /// `eval "$(aws configure export-credentials --profile NAME --format env)"`
+    #[arg(long, value_name = "NAME", global = true)]
+    pub profile: Option<String>,
+    /// AWS region
+    #[arg(long, value_name = "REGION", global = true)]
+    pub region: Option<String>,
+    /// Folder of the local system (`raglan dev`) [default: .raglan]
+    #[arg(long, value_name = "DIR", global = true, conflicts_with = "stack")]
+    pub state_dir: Option<PathBuf>,
 }
 
 /// `raglan dev`
@@ -52,6 +116,32 @@ pub struct DevArguments {
     pub invoke_audit: Option<String>,
 }
 
+/// `raglan stdio`
+#[derive(Debug, Clone, Args)]
+pub struct StdioArguments {
+    /// Hand everything to this endpoint, with the key in `RAGLAN_KEY`, instead of the local system
+    #[arg(long, value_name = "URL")]
+    pub url: Option<String>,
+    /// Folder of the local system; the sample is indexed when there is no knowledge base yet
+    #[arg(
+        long,
+        value_name = "DIR",
+        default_value = ".raglan",
+        conflicts_with = "url"
+    )]
+    pub state_dir: PathBuf,
+}
+
+/// `raglan guard`
+#[derive(Debug, Clone, Args)]
+pub struct GuardArguments {
+    /// The text: a file, or `-` for standard input
+    pub file: PathBuf,
+    /// One JSON object instead of a table
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// `raglan index`
 #[derive(Debug, Clone, Args)]
 pub struct IndexArguments {
@@ -69,10 +159,13 @@ pub struct IndexArguments {
     /// Whose it is; without it only keys without owner can use it
     #[arg(long)]
     pub owner: Option<String>,
-    /// Folder of the local system (`raglan dev`); the environment's `CATALOG_TABLE` and `INDEX_DIR`, when
-    /// they are set, come first
-    #[arg(long, value_name = "DIR", default_value = ".raglan")]
-    pub state_dir: PathBuf,
+    /// Folder that the index is written to; needed with --stack, which does not say one (without it the
+    /// environment's `INDEX_DIR`, or the local system's own)
+    #[arg(long, value_name = "DIR")]
+    pub index_dir: Option<PathBuf>,
+    /// The deployment.
+    #[command(flatten)]
+    pub target: TargetArguments,
 }
 
 #[cfg(test)]

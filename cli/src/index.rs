@@ -1,7 +1,6 @@
 //! `raglan index`: reads a folder, builds the embedded index, and writes catalogue entry and task.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -11,12 +10,12 @@ use raglan_core::ids;
 use raglan_core::random::{Random, SystemRandom};
 use raglan_core::task::{Task, TaskError, TaskStatus};
 use raglan_ingest::build::{IndexOptions, IndexReport, Progress, index_folder};
+use raglan_store::CatalogStore;
 use raglan_store::catalog::PutMode;
-use raglan_store::{AwsClients, CatalogStore};
 
 use crate::Outcome;
 use crate::arguments::IndexArguments;
-use crate::system::{LocalSystem, RUNNING_FILE};
+use crate::target::{MissingFolder, Target};
 use crate::terminal::{say, warn};
 
 /// How long a finished task can be looked up.
@@ -66,17 +65,9 @@ pub async fn run(arguments: IndexArguments) -> anyhow::Result<Outcome> {
         description: arguments.description,
         owner: arguments.owner,
     };
-    let store = Store::open(&arguments.state_dir).await?;
-    let destination = Destination {
-        catalog: &store.catalog,
-        index_dir: &store.index_dir,
-        clock: &SystemClock,
-        random: &SystemRandom,
-    };
-    let result = index(&job, &destination).await;
-    if let Some(system) = store.local {
-        system.emulators.shutdown().await;
-    }
+    let target = Target::open(&arguments.target, MissingFolder::Make).await?;
+    let result = index_into(&target, arguments.index_dir.as_deref(), &job).await;
+    target.close().await?;
     let (task, report) = result?;
     say(format_args!(
         "{}: {} documents, {} passages, {} bytes, task {}",
@@ -88,12 +79,7 @@ pub async fn run(arguments: IndexArguments) -> anyhow::Result<Outcome> {
             report.skipped
         ));
     }
-    for failed in &report.failed {
-        warn(format_args!(
-            "left out: {}: {}",
-            failed.filename, failed.reason
-        ));
-    }
+    report_details(&report);
     Ok(if report.failed.is_empty() {
         Outcome::Done
     } else {
@@ -101,63 +87,44 @@ pub async fn run(arguments: IndexArguments) -> anyhow::Result<Outcome> {
     })
 }
 
-/// Where the command writes: the deployment that the environment names, or the local system.
-struct Store {
-    catalog: CatalogStore,
-    index_dir: PathBuf,
-    local: Option<LocalSystem>,
+/// Names the documents that were left out, and those in which the guard marked something.
+pub fn report_details(report: &IndexReport) {
+    for failed in &report.failed {
+        warn(format_args!(
+            "left out: {}: {}",
+            failed.filename, failed.reason
+        ));
+    }
+    for marked in &report.marked {
+        let rules: Vec<String> = marked
+            .findings
+            .iter()
+            .map(|(rule, count)| format!("{rule} {count}"))
+            .collect();
+        warn(format_args!(
+            "marked by the guard: {}: {}",
+            marked.filename,
+            rules.join(", ")
+        ));
+    }
 }
 
-impl Store {
-    async fn open(state_dir: &Path) -> anyhow::Result<Self> {
-        if let Ok(table) = std::env::var("CATALOG_TABLE") {
-            let Ok(index_dir) = std::env::var("INDEX_DIR") else {
-                bail!("CATALOG_TABLE is set, but INDEX_DIR is not: say where the index belongs");
-            };
-            let clients = AwsClients::from_environment().await;
-            let catalog = CatalogStore::new(clients.dynamodb, table);
-            return Ok(Self {
-                catalog,
-                index_dir: index_dir.into(),
-                local: None,
-            });
-        }
-        if let Some(running) = Self::running(state_dir).await {
-            return Ok(running);
-        }
-        let system = LocalSystem::start(state_dir).await?;
-        let (catalog, index_dir) = (system.catalog(), system.index_dir.clone());
-        Ok(Self {
-            catalog,
-            index_dir,
-            local: Some(system),
-        })
-    }
-
-    /// The system that runs in `state_dir`, if one does.
-    async fn running(state_dir: &Path) -> Option<Self> {
-        let text = std::fs::read_to_string(state_dir.join(RUNNING_FILE)).ok()?;
-        let value = |name: &str| {
-            let line = text
-                .lines()
-                .find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
-            line.map(ToOwned::to_owned)
-        };
-        let clients = AwsClients::for_local_endpoints(
-            &value("AWS_ENDPOINT_URL_DYNAMODB")?,
-            &value("AWS_ENDPOINT_URL_SQS")?,
-        );
-        let catalog = CatalogStore::new(clients.dynamodb, value("CATALOG_TABLE")?);
-        // The file outlives a system that was killed: only an answer proves that one runs.
-        let probe = KnowledgeBaseId::parse("raglan-probe").ok()?;
-        let answered = tokio::time::timeout(Duration::from_secs(2), catalog.get(&probe)).await;
-        answered.ok()?.ok()?;
-        Some(Self {
-            catalog,
-            index_dir: value("INDEX_DIR")?.into(),
-            local: None,
-        })
-    }
+async fn index_into(
+    target: &Target,
+    index_dir: Option<&Path>,
+    job: &IndexJob,
+) -> anyhow::Result<(Task, IndexReport)> {
+    let index_dir = match index_dir {
+        Some(folder) => folder,
+        None => target.index_dir()?,
+    };
+    let destination = Destination {
+        catalog: &target.catalog()?,
+        index_dir,
+        clock: &SystemClock,
+        random: &SystemRandom,
+    };
+    index(job, &destination).await
 }
 
 /// Indexes and writes down what came of it: a task that `get_task` shows, and the catalogue entry.

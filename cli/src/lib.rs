@@ -1,18 +1,33 @@
 //! `raglan`: everything that people do at a terminal. [`arguments`] says what there is; [`dev`] runs
-//! the local system out of the pieces in [`local`]; [`index`] makes knowledge bases.
+//! the local system out of the pieces in [`local`]; [`index`] makes knowledge bases; [`key`] and [`kb`]
+//! administrate a deployment that [`target`] finds, and [`ledger`] writes down what they change.
 
 pub mod arguments;
 pub mod connect;
 pub mod dev;
+pub mod failure;
+pub mod guard;
 pub mod http_client;
 pub mod index;
+pub mod kb;
+pub mod key;
+pub mod ledger;
 pub mod local;
+pub mod moment;
+pub mod session;
+pub mod stdio;
 pub mod system;
+pub mod target;
 pub mod terminal;
+#[cfg(test)]
+mod testing;
 
 use std::process::ExitCode;
 
-use crate::arguments::{Arguments, Command};
+use clap::CommandFactory as _;
+use clap_complete::Shell;
+
+use crate::arguments::{Arguments, Command, CompletionShell};
 
 /// How a command ended; the exit codes are stable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,8 +36,14 @@ pub enum Outcome {
     Done,
     /// It did not work: 1.
     Failed,
-    /// It worked, but something was left out: 3. (2 is a wrong command line.)
+    /// The command line was wrong: 2.
+    Usage,
+    /// It worked, but something was left out: 3.
     Incomplete,
+    /// What was named is not there: 4.
+    NotFound,
+    /// A rule forbids it, or nobody confirmed it: 5.
+    Refused,
 }
 
 impl From<Outcome> for ExitCode {
@@ -30,7 +51,10 @@ impl From<Outcome> for ExitCode {
         match outcome {
             Outcome::Done => Self::SUCCESS,
             Outcome::Failed => Self::FAILURE,
+            Outcome::Usage => Self::from(2),
             Outcome::Incomplete => Self::from(3),
+            Outcome::NotFound => Self::from(4),
+            Outcome::Refused => Self::from(5),
         }
     }
 }
@@ -43,5 +67,43 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<Outcome> {
     match arguments.command {
         Command::Dev(arguments) => dev::run(arguments).await,
         Command::Index(arguments) => index::run(arguments).await,
+        Command::Stdio(arguments) => stdio::run(arguments).await,
+        Command::Guard(arguments) => guard::run(&arguments),
+        Command::Key(arguments) => key::run(arguments).await,
+        Command::Kb(arguments) => kb::run(arguments).await,
+        Command::Completions { shell } => {
+            terminal::say(completions(shell));
+            Ok(Outcome::Done)
+        }
+    }
+}
+
+fn completions(shell: CompletionShell) -> String {
+    let shell = match shell {
+        CompletionShell::Bash => Shell::Bash,
+        CompletionShell::Zsh => Shell::Zsh,
+        CompletionShell::Fish => Shell::Fish,
+    };
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Arguments::command(), "raglan", &mut script);
+    String::from_utf8_lossy(&script).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_shell_completes_the_commands_of_keys() {
+        for shell in [
+            CompletionShell::Bash,
+            CompletionShell::Zsh,
+            CompletionShell::Fish,
+        ] {
+            let script = completions(shell);
+            for word in ["rotate", "revoke", "list_documents"] {
+                assert!(script.contains(word), "{shell:?} {word}");
+            }
+        }
     }
 }

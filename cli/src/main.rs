@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 use raglan_cli::arguments::Arguments;
-use raglan_cli::{run, terminal};
+use raglan_cli::{failure, run, terminal};
 use raglan_telemetry::log;
 use raglan_telemetry::settings::{BadSettings, Settings};
 use tracing::Level;
@@ -22,7 +22,7 @@ async fn main() -> ExitCode {
         Ok(outcome) => outcome.into(),
         Err(error) => {
             terminal::warn(format_args!("raglan: {error:#}"));
-            ExitCode::FAILURE
+            failure::outcome_of(&error).into()
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The local stand-in for the AWS account: tables, queue, indexes and secrets in one folder.
 
+use std::convert::Infallible;
 use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -7,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use raglan_audit::handler::Handler;
+use raglan_core::audit::DEFAULT_RETENTION_DAYS;
 use raglan_core::catalog::KnowledgeBaseId;
 use raglan_core::clock::{Clock, SystemClock};
 use raglan_core::ids;
@@ -20,6 +23,7 @@ use raglan_mcp::config::Config;
 use raglan_store::{AuditTable, AwsClients, CatalogStore, KeyStore};
 
 use crate::local::emulators::{EmulatorOptions, Emulators};
+use crate::local::event_source::EventSource;
 use crate::local::provision::{LocalResources, provision};
 use crate::local::template::LocalTemplate;
 
@@ -69,6 +73,13 @@ impl LocalSystem {
             clock: Arc::new(SystemClock),
             random,
         })
+    }
+
+    /// The same system with another time, for tests of what takes days.
+    #[must_use]
+    pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
     }
 
     /// The MCP function over this system: the code that Lambda runs.
@@ -138,6 +149,20 @@ impl LocalSystem {
             self.clients.dynamodb.clone(),
             self.resources.audit_table.clone(),
         )
+    }
+
+    /// Stores every audit event that lies in the queue: what the audit function would do.
+    ///
+    /// # Errors
+    /// One line, when events stay behind.
+    pub async fn store_audit_events(&self) -> anyhow::Result<()> {
+        let handler = Handler::new(self.audit_table(), DEFAULT_RETENTION_DAYS);
+        let queue_url = self.resources.audit_queue_url.clone();
+        let source = EventSource::connect(&self.clients, queue_url).await?;
+        let handle = |event| async { Ok::<_, Infallible>(handler.handle(event).await) };
+        let left = source.drain(&handle).await?;
+        anyhow::ensure!(left == 0, "{left} audit events could not be stored");
+        Ok(())
     }
 
     /// Makes a system key for every tool and every knowledge base, and stores its hash.

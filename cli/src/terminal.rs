@@ -1,7 +1,9 @@
-//! What people read: lines on standard output and standard error.
+//! What people read and type: standard input, standard output and standard error.
 
 use std::fmt::Display;
-use std::io::Write as _;
+use std::io::{BufRead, BufReader, IsTerminal as _, Write};
+
+use crate::failure::Failure;
 
 /// Writes one line to standard output. A reader that went away (`raglan … | head`) is no failure.
 pub fn say(line: impl Display) {
@@ -11,4 +13,148 @@ pub fn say(line: impl Display) {
 /// Writes one line to standard error.
 pub fn warn(line: impl Display) {
     let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+/// The three standard streams of a command, so that a test can be the terminal.
+pub struct Console {
+    /// Results, and nothing else.
+    pub out: Box<dyn Write>,
+    /// Questions, warnings and hints.
+    pub err: Box<dyn Write>,
+    /// Answers.
+    pub input: Box<dyn BufRead>,
+    /// Whether somebody looks at `out`.
+    pub is_out_terminal: bool,
+    /// Whether somebody can answer.
+    pub is_input_terminal: bool,
+}
+
+impl Console {
+    /// The process's own streams.
+    #[must_use]
+    pub fn standard() -> Self {
+        let input = std::io::stdin();
+        Self {
+            is_out_terminal: std::io::stdout().is_terminal(),
+            is_input_terminal: input.is_terminal(),
+            out: Box::new(std::io::stdout()),
+            err: Box::new(std::io::stderr()),
+            input: Box::new(BufReader::new(input)),
+        }
+    }
+
+    /// One line of the result. A reader that went away is no failure.
+    pub fn say(&mut self, line: impl Display) {
+        let _ = writeln!(self.out, "{line}");
+    }
+
+    /// One line beside the result.
+    pub fn note(&mut self, line: impl Display) {
+        let _ = writeln!(self.err, "{line}");
+    }
+
+    /// Goes on only if the operator agrees to something that cannot be undone: by `--yes`, or by
+    /// typing it.
+    ///
+    /// # Errors
+    /// [`Failure::Refused`] when the answer is no, or when nobody can be asked.
+    pub fn confirm(&mut self, what: &str, yes: bool) -> Result<(), Failure> {
+        if yes {
+            return Ok(());
+        }
+        if !self.is_input_terminal {
+            let message = format!("{what} This cannot be undone; say --yes to do it unasked");
+            return Err(Failure::Refused(message));
+        }
+        let _ = write!(
+            self.err,
+            "{what} This cannot be undone. Type yes to go on: "
+        );
+        let _ = self.err.flush();
+        let mut answer = String::new();
+        let read = self.input.read_line(&mut answer);
+        if read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes" | "Yes" | "YES") {
+            Ok(())
+        } else {
+            Err(Failure::Refused(
+                "not confirmed: nothing was changed".to_owned(),
+            ))
+        }
+    }
+}
+
+/// Rows under a heading, in columns as wide as they need to be. The last column is not padded.
+#[must_use]
+pub fn table(heading: &[&str], rows: &[Vec<String>]) -> String {
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column));
+        cells
+            .map(|cell| unicode_width::UnicodeWidthStr::width(cell.as_str()))
+            .chain(heading.get(column).map(|title| title.len()))
+            .max()
+            .unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..heading.len()).map(width).collect();
+    let line = |cells: &[&str]| {
+        let mut line = String::new();
+        for (cell, width) in cells.iter().zip(&widths) {
+            line.push_str(cell);
+            let used = unicode_width::UnicodeWidthStr::width(*cell);
+            line.push_str(&" ".repeat(width.saturating_sub(used) + 2));
+        }
+        line.trim_end().to_owned()
+    };
+    let mut lines = vec![line(heading)];
+    lines.extend(rows.iter().map(|row| {
+        let cells: Vec<&str> = row.iter().map(String::as_str).collect();
+        line(&cells)
+    }));
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+
+    use super::*;
+
+    fn console(answer: &'static str, is_input_terminal: bool) -> Console {
+        Console {
+            out: Box::new(Vec::new()),
+            err: Box::new(Vec::new()),
+            input: Box::new(Cursor::new(answer)),
+            is_out_terminal: false,
+            is_input_terminal,
+        }
+    }
+
+    #[test]
+    fn only_a_yes_confirms() {
+        for (answer, confirmed) in [
+            ("yes\n", true),
+            ("y\n", true),
+            ("\n", false),
+            ("no\n", false),
+            ("yess\n", false),
+            ("", false),
+        ] {
+            let mut console = console(answer, true);
+            assert_eq!(console.confirm("?", false).is_ok(), confirmed, "{answer:?}");
+        }
+    }
+
+    #[test]
+    fn without_a_terminal_only_the_option_confirms() {
+        assert!(console("yes\n", false).confirm("?", false).is_err());
+        assert!(console("", false).confirm("?", true).is_ok());
+    }
+
+    #[test]
+    fn columns_are_as_wide_as_what_a_terminal_shows() {
+        let rows = [
+            vec!["知识库".to_owned(), "x".to_owned()],
+            vec!["a".to_owned(), String::new()],
+        ];
+        assert_eq!(table(&["ID", "NAME"], &rows), "ID      NAME\n知识库  x\na");
+    }
 }

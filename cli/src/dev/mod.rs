@@ -15,6 +15,9 @@ use raglan_audit::handler::Handler;
 use raglan_core::audit::DEFAULT_RETENTION_DAYS;
 use raglan_core::key::PlainKey;
 use raglan_core::key_record::KeyRecord;
+use raglan_core::life_cycle;
+use raglan_core::task::Task;
+use raglan_ingest::build::IndexReport;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -23,7 +26,7 @@ use crate::Outcome;
 use crate::arguments::DevArguments;
 use crate::connect;
 use crate::http_client::JsonClient;
-use crate::index::{Destination, IndexJob, index};
+use crate::index::{Destination, IndexJob, index, report_details};
 use crate::local::event_source::EventSource;
 use crate::system::{LocalSystem, RUNNING_FILE, knowledge_base_id, write_private};
 use crate::terminal::{say, warn};
@@ -65,8 +68,13 @@ async fn run_functions(
     kb_id: &'static str,
 ) -> anyhow::Result<Outcome> {
     let functions = Functions::start(system, arguments.port).await?;
-    write_variables(&arguments.state_dir.join(RUNNING_FILE), system, None)?;
     let url = functions.url.clone();
+    let endpoint = ("RAGLAN_URL", url.clone());
+    write_variables(
+        &arguments.state_dir.join(RUNNING_FILE),
+        system,
+        Some(endpoint),
+    )?;
     say(format_args!("\nMCP endpoint  {url}"));
 
     let known = known_key(system).await?;
@@ -160,7 +168,8 @@ async fn provide_services(
         .context("--env-file is missing")?;
     let (key, _) = system.mint_key("raglan dev --emulators-only").await?;
     write_variables(&arguments.state_dir.join(RUNNING_FILE), system, None)?;
-    write_variables(env_file, system, Some(&key))?;
+    let key = ("RAGLAN_KEY", key.reveal().to_owned());
+    write_variables(env_file, system, Some(key))?;
     let (stop, stopped) = watch::channel(false);
     let feeding = feed_audit(system, arguments.invoke_audit.clone(), stopped).await?;
     say(format_args!(
@@ -179,7 +188,7 @@ async fn provide_services(
 }
 
 /// Both functions' code, running in this process.
-struct Functions {
+pub struct Functions {
     url: String,
     stop_serving: watch::Sender<bool>,
     serving: JoinHandle<()>,
@@ -188,7 +197,11 @@ struct Functions {
 }
 
 impl Functions {
-    async fn start(system: &LocalSystem, port: u16) -> anyhow::Result<Self> {
+    /// Starts both; port 0 takes a free one.
+    ///
+    /// # Errors
+    /// One line: the port is taken, or the configuration is refused.
+    pub async fn start(system: &LocalSystem, port: u16) -> anyhow::Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", port))
             .await
             .with_context(|| {
@@ -210,8 +223,14 @@ impl Functions {
         })
     }
 
+    /// The MCP endpoint.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
     /// Ends after the requests that are under way and after their audit events are stored.
-    async fn stop(self) {
+    pub async fn stop(self) {
         self.stop_serving.send_replace(true);
         let _ = self.serving.await;
         // Only now is the last event in the queue.
@@ -266,11 +285,46 @@ async fn invoke(
     serde_json::from_value(answer).context("the audit function's answer is not one for a batch")
 }
 
-/// Indexes the user's folder or the sample, and returns the knowledge base's identifier.
+/// Indexes the user's folder or the sample, says so, and returns the knowledge base's identifier.
 async fn index_documents(
     system: &LocalSystem,
     data: Option<&Path>,
 ) -> anyhow::Result<&'static str> {
+    let (id, job) = indexing_job(data)?;
+    let (task, report) = run_job(system, &job).await?;
+    say(format_args!(
+        "Indexed {} documents ({} passages) from {} as `{id}` (task {})",
+        report.documents,
+        report.chunks,
+        job.folder.display(),
+        task.id
+    ));
+    report_details(&report);
+    Ok(id)
+}
+
+/// Indexes the sample without a word.
+///
+/// # Errors
+/// One line.
+pub async fn index_sample(system: &LocalSystem) -> anyhow::Result<()> {
+    let (_, job) = indexing_job(None)?;
+    run_job(system, &job).await?;
+    Ok(())
+}
+
+async fn run_job(system: &LocalSystem, job: &IndexJob) -> anyhow::Result<(Task, IndexReport)> {
+    let destination = Destination {
+        catalog: &system.catalog(),
+        index_dir: &system.index_dir,
+        clock: system.clock(),
+        random: system.random(),
+    };
+    index(job, &destination).await
+}
+
+/// What to index, and under which identifier.
+fn indexing_job(data: Option<&Path>) -> anyhow::Result<(&'static str, IndexJob)> {
     let (folder, id, name, description) = match data {
         Some(folder) => (
             folder.to_owned(),
@@ -295,27 +349,7 @@ async fn index_documents(
         description: Some(description),
         owner: None,
     };
-    let destination = Destination {
-        catalog: &system.catalog(),
-        index_dir: &system.index_dir,
-        clock: system.clock(),
-        random: system.random(),
-    };
-    let (task, report) = index(&job, &destination).await?;
-    say(format_args!(
-        "Indexed {} documents ({} passages) from {} as `{id}` (task {})",
-        report.documents,
-        report.chunks,
-        job.folder.display(),
-        task.id
-    ));
-    for failed in &report.failed {
-        warn(format_args!(
-            "left out: {}: {}",
-            failed.filename, failed.reason
-        ));
-    }
-    Ok(id)
+    Ok((id, job))
 }
 
 fn sample_folder() -> anyhow::Result<PathBuf> {
@@ -344,21 +378,22 @@ async fn with_key(
         work(&key).await;
         return Ok(());
     }
-    let (key, mut record) = system.mint_key("raglan dev: tour").await?;
+    let (key, record) = system.mint_key("raglan dev: tour").await?;
     work(&key).await;
-    record.revoked_at = Some(system.clock().now());
-    system.keys().put(&record).await?;
+    if let Some(read) = system.keys().read(&record.key_hash).await? {
+        let revoked = life_cycle::revoke(&read.record, system.clock().now());
+        system.keys().replace(&read, &revoked).await?;
+    }
     Ok(())
 }
 
 fn write_variables(
     path: &Path,
     system: &LocalSystem,
-    key: Option<&PlainKey>,
+    further: Option<(&'static str, String)>,
 ) -> anyhow::Result<()> {
     let mut text = String::new();
-    let key = key.map(|key| ("RAGLAN_KEY", key.reveal().to_owned()));
-    for (name, value) in system.variables().into_iter().chain(key) {
+    for (name, value) in system.variables().into_iter().chain(further) {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "{name}={value}");
     }

@@ -58,8 +58,11 @@ impl Tour<'_> {
     }
 
     async fn first_title(&self) -> anyhow::Result<String> {
-        let documents = self.call("list_documents", json!({ "limit": 1 })).await?;
-        let title = documents.pointer("/items/0/title").and_then(Value::as_str);
+        let documents = self.call("list_documents", json!({ "limit": 200 })).await?;
+        let items = documents["items"].as_array().into_iter().flatten();
+        // One that could not be read is listed too, but cannot be found.
+        let mut indexed = items.filter(|document| document["status"] == "indexed");
+        let title = indexed.find_map(|document| document["title"].as_str());
         Ok(title
             .context("the knowledge base has no documents")?
             .to_owned())

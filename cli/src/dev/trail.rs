@@ -10,7 +10,7 @@ use raglan_store::AuditTable;
 use crate::system::LocalSystem;
 use crate::terminal::{say, warn};
 
-const PAUSE: Duration = Duration::from_millis(300);
+const PAUSE: Duration = Duration::from_millis(700);
 
 /// The heading of the rows.
 pub const HEADER: &str =
@@ -89,16 +89,25 @@ fn row(event: &AuditEvent) -> String {
         .tool
         .as_deref()
         .or(event.method.as_deref())
+        .or(event
+            .administration
+            .as_ref()
+            .map(|change| change.action.as_str()))
         .unwrap_or("-");
     let key = event
         .key_id
         .as_deref()
         .or(event.key_fingerprint.as_deref())
         .unwrap_or("-");
-    let result = match (&event.error_class, event.result_count) {
-        (Some(class), _) => class.clone(),
-        (None, Some(count)) => format!("{count} items"),
-        (None, None) => String::new(),
+    let result = match (
+        &event.administration,
+        &event.error_class,
+        event.result_count,
+    ) {
+        (Some(change), _, _) => format!("{} by {}", change.phase.name(), change.operator),
+        (None, Some(class), _) => class.clone(),
+        (None, None, Some(count)) => format!("{count} items"),
+        (None, None, None) => String::new(),
     };
     format!(
         "{time}  {:<15}  {:<6}  {what:<22}  {key:<17}  {:>3}  {result}",

@@ -1,15 +1,21 @@
 //! Step 2 of a request: who is calling. The key alone decides; nothing else in the request can.
 
+use std::collections::BTreeMap;
+
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use raglan_core::access::Grant;
 use raglan_core::clock::Timestamp;
-use raglan_core::key::{MalformedKey, PlainKey, fingerprint_of_unknown};
-use raglan_core::key_record::{KeyRecord, Standing};
-use raglan_store::{KeyStore, StoreError};
+use raglan_core::key::{KeyHash, MalformedKey, PlainKey, fingerprint_of_unknown};
+use raglan_core::key_record::{KeyRecord, RateLimit, Standing};
+use raglan_store::StoreError;
+
+use crate::oauth::{
+    IssuerKeysError, Oauth, OauthError, TokenBearer, TokenError, looks_like_a_token,
+};
 
 /// Longer `Authorization` headers are refused unread.
-const HEADER_MAX_BYTES: usize = 512;
+const HEADER_MAX_BYTES: usize = 8 * 1024;
 
 /// Whoever holds a good key.
 #[derive(Debug, Clone)]
@@ -18,6 +24,12 @@ pub struct Caller {
     pub key_id: String,
     /// The key's owner; `None` for a system key.
     pub owner: Option<String>,
+    /// The key's hash: the state table's items of this key are found by it.
+    pub key_hash: KeyHash,
+    /// The key's own pace; `None` takes the deployment's.
+    pub rate_limit: Option<RateLimit>,
+    /// The key's own daily quotas, by the name of the tool.
+    pub daily_quotas: BTreeMap<String, u64>,
     /// What the key may do.
     pub grant: Grant,
 }
@@ -28,6 +40,9 @@ impl From<KeyRecord> for Caller {
         Self {
             key_id: record.key_id,
             owner: record.owner,
+            key_hash: record.key_hash,
+            rate_limit: record.rate_limit,
+            daily_quotas: record.daily_quotas,
             grant,
         }
     }
@@ -67,6 +82,29 @@ pub enum AuthenticationError {
         /// Why.
         standing: Standing,
     },
+    /// The access token is no good.
+    #[error("unusable access token: {cause}")]
+    Token {
+        /// Why.
+        cause: TokenError,
+        /// To recognise the same token again.
+        fingerprint: String,
+    },
+    /// The access token is good, but lacks the scope.
+    #[error("the access token lacks the scope")]
+    InsufficientScope {
+        /// To recognise the same token again.
+        fingerprint: String,
+    },
+    /// The issuer of access tokens cannot be asked for its keys.
+    #[error("the token issuer failed: {0}")]
+    Issuer(IssuerKeysError),
+    /// The address has failed too often; the store was not asked.
+    #[error("too many failures from this address")]
+    TooManyFailures {
+        /// Seconds until it may try again.
+        retry_after_seconds: u64,
+    },
     /// The store cannot be asked, or its record cannot be read.
     #[error("the key store failed: {0}")]
     Store(#[from] StoreError),
@@ -82,27 +120,79 @@ impl AuthenticationError {
             Self::Malformed { .. } => "key_malformed".to_owned(),
             Self::Unknown { .. } => "key_unknown".to_owned(),
             Self::NotWorking { standing, .. } => standing.to_string(),
+            Self::Token { cause, .. } => cause.to_string(),
+            Self::InsufficientScope { .. } => "token_insufficient_scope".to_owned(),
+            Self::Issuer(_) => "token_issuer_unavailable".to_owned(),
+            Self::TooManyFailures { .. } => "too_many_failures".to_owned(),
             Self::Store(_) => "key_store_unavailable".to_owned(),
         }
     }
+
+    /// Whether the caller failed to present a good key, as opposed to us failing to check it.
+    #[must_use]
+    pub const fn is_the_callers(&self) -> bool {
+        !matches!(
+            self,
+            Self::TooManyFailures { .. } | Self::Store(_) | Self::Issuer(_)
+        )
+    }
 }
 
-/// Recognises the caller.
+/// What a request presents.
+pub enum Presented<'a> {
+    /// An API key.
+    Key(PlainKey),
+    /// An access token, not checked yet; only where those are accepted.
+    Token(&'a str),
+}
+
+/// What the request presents. Nobody is asked.
 ///
 /// # Errors
-/// [`AuthenticationError`]; everything but [`AuthenticationError::Store`] is the same 401.
-pub async fn authenticate(
-    keys: &KeyStore,
+/// [`AuthenticationError`] when there is nothing that could be a key or a token.
+pub fn presented(
     headers: &HeaderMap,
+    tokens_accepted: bool,
+) -> Result<Presented<'_>, AuthenticationError> {
+    let text = bearer_token(headers)?;
+    if tokens_accepted && looks_like_a_token(text) {
+        return Ok(Presented::Token(text));
+    }
+    let key = PlainKey::parse(text).map_err(|cause| AuthenticationError::Malformed {
+        cause,
+        fingerprint: fingerprint_of_unknown(text),
+    })?;
+    Ok(Presented::Key(key))
+}
+
+/// Checks an access token; its subject's grant record still has to be looked up.
+///
+/// # Errors
+/// [`AuthenticationError`]
+pub async fn check_token(oauth: &Oauth, token: &str) -> Result<TokenBearer, AuthenticationError> {
+    let fingerprint = || fingerprint_of_unknown(token);
+    oauth.check(token).await.map_err(|error| match error {
+        OauthError::Token(cause) => AuthenticationError::Token {
+            cause,
+            fingerprint: fingerprint(),
+        },
+        OauthError::InsufficientScope => AuthenticationError::InsufficientScope {
+            fingerprint: fingerprint(),
+        },
+        OauthError::Issuer(error) => AuthenticationError::Issuer(error),
+    })
+}
+
+/// Recognises the caller by what the store has under the hash of the presented key.
+///
+/// # Errors
+/// [`AuthenticationError`]; the caller is told the same 401 in every case.
+pub fn recognise(
+    hash: &KeyHash,
+    found: Option<KeyRecord>,
     now: Timestamp,
 ) -> Result<Caller, AuthenticationError> {
-    let presented = bearer_token(headers)?;
-    let key = PlainKey::parse(presented).map_err(|cause| AuthenticationError::Malformed {
-        cause,
-        fingerprint: fingerprint_of_unknown(presented),
-    })?;
-    let hash = key.hash();
-    let Some(record) = keys.find(&hash).await? else {
+    let Some(record) = found else {
         return Err(AuthenticationError::Unknown {
             fingerprint: hash.fingerprint(),
         });

@@ -1,9 +1,14 @@
 //! The function's configuration: environment variables, all checked before the first request.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::oauth::OauthConfig;
+use raglan_core::key_record::RateLimit;
+use raglan_core::limits::Limits;
+use raglan_core::tool::Tool;
 use raglan_telemetry::settings::{BadSettings, Settings};
 use sha2::{Digest, Sha256};
 use tracing::Level;
@@ -13,6 +18,8 @@ use tracing::Level;
 pub struct Config {
     /// `KEYS_TABLE`: name of the table of API keys.
     pub keys_table: String,
+    /// `STATE_TABLE`: name of the table of limits and other things that expire.
+    pub state_table: String,
     /// `CATALOG_TABLE`: name of the table of knowledge bases and tasks.
     pub catalog_table: String,
     /// `AUDIT_QUEUE_URL`: URL of the audit queue.
@@ -33,8 +40,18 @@ pub struct Config {
     pub call_timeout: Duration,
     /// `AUDIT_PARAMETERS_MAX_CHARS`: audited parameters are cut after this many characters.
     pub audit_parameters_max_chars: usize,
+    /// `RATE_LIMIT_PER_MINUTE`, `RATE_LIMIT_BURST`, `DAILY_QUOTAS`: for keys without limits of their own.
+    pub limits: Limits,
+    /// `ASK_CONCURRENCY`: questions of one key that may be worked on at the same time; 0 is any number.
+    pub ask_concurrency: u32,
+    /// `LIMITER_FAILURE`: what happens while tool calls cannot be counted.
+    pub limiter_failure: LimiterFailure,
+    /// `AUTH_FAILURES_PER_MINUTE`: an address that fails more often is refused; 0 is any number.
+    pub auth_failures_per_minute: u32,
     /// `GUARD_ENABLED`: `false` returns passages verbatim; they are marked untrusted all the same.
     pub guard_enabled: bool,
+    /// `OAUTH_ISSUER` and `OAUTH_RESOURCE`: access tokens are accepted beside keys.
+    pub oauth: Option<OauthConfig>,
     /// `LOG_LEVEL`: the least important log entries that are written.
     pub log_level: Level,
 }
@@ -113,6 +130,15 @@ impl AllowedOrigin {
     }
 }
 
+/// What happens while tool calls cannot be counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LimiterFailure {
+    /// `ask` is refused with 503; the other tools answer uncounted, and the log says so.
+    OpenForCheap,
+    /// Every tool is refused with 503.
+    Closed,
+}
+
 /// Shortest `CURSOR_SECRET`, in bytes.
 const SECRET_MIN_BYTES: usize = 32;
 /// Lambda takes no request over 6 MB.
@@ -132,6 +158,7 @@ impl Config {
         let config = Self {
             keys_table: settings.required("KEYS_TABLE"),
             catalog_table: settings.required("CATALOG_TABLE"),
+            state_table: settings.required("STATE_TABLE"),
             audit_queue_url: settings.required("AUDIT_QUEUE_URL"),
             cursor_secret: cursor_secret(&mut settings),
             index_dir: settings.text("INDEX_DIR", "/var/task/index").into(),
@@ -151,7 +178,12 @@ impl Config {
                 0,
                 50_000,
             ),
+            limits: limits(&mut settings),
+            ask_concurrency: settings.number("ASK_CONCURRENCY", 8, 0, 64),
+            limiter_failure: limiter_failure(&mut settings),
+            auth_failures_per_minute: settings.number("AUTH_FAILURES_PER_MINUTE", 60, 0, 6000),
             guard_enabled: settings.switch("GUARD_ENABLED", true),
+            oauth: oauth(&mut settings),
             log_level: settings.log_level("LOG_LEVEL"),
         };
         settings.finish(config)
@@ -165,6 +197,88 @@ fn cursor_secret(settings: &mut Settings<impl Fn(&str) -> Option<String>>) -> Cu
         settings.problem(format!("{NAME} is shorter than {SECRET_MIN_BYTES} bytes"));
     }
     CursorSecret::new(text)
+}
+
+fn limits(settings: &mut Settings<impl Fn(&str) -> Option<String>>) -> Limits {
+    // 1,000 a second is what the item that counts a key's calls takes.
+    let rate = RateLimit {
+        requests_per_minute: settings.number("RATE_LIMIT_PER_MINUTE", 120, 0, 60_000),
+        burst: settings.number("RATE_LIMIT_BURST", 40, 1, 10_000),
+    };
+    Limits {
+        rate,
+        daily_quotas: daily_quotas(settings),
+    }
+}
+
+fn daily_quotas(settings: &mut Settings<impl Fn(&str) -> Option<String>>) -> BTreeMap<Tool, u64> {
+    const NAME: &str = "DAILY_QUOTAS";
+    let text = settings.text(NAME, "ask=500,retrieve=5000");
+    let mut quotas = BTreeMap::new();
+    if text.trim() == "none" {
+        return quotas;
+    }
+    for part in text
+        .split(',')
+        .map(str::trim)
+        .filter(|part| !part.is_empty())
+    {
+        let quota = part.split_once('=').and_then(|(name, quota)| {
+            let tool = Tool::from_name(name.trim())?;
+            Some((tool, quota.trim().parse().ok()?))
+        });
+        match quota {
+            Some((tool, quota)) => {
+                quotas.insert(tool, quota);
+            }
+            None => settings.problem(format!(
+                "{NAME} has {part:?}, expected none or tool=calls, as in ask=500,retrieve=5000"
+            )),
+        }
+    }
+    quotas
+}
+
+fn limiter_failure(settings: &mut Settings<impl Fn(&str) -> Option<String>>) -> LimiterFailure {
+    const NAME: &str = "LIMITER_FAILURE";
+    match settings.text(NAME, "open_for_cheap").trim() {
+        "open_for_cheap" => LimiterFailure::OpenForCheap,
+        "closed" => LimiterFailure::Closed,
+        other => {
+            settings.problem(format!(
+                "{NAME} is {other:?}, expected open_for_cheap or closed"
+            ));
+            LimiterFailure::Closed
+        }
+    }
+}
+
+fn oauth(settings: &mut Settings<impl Fn(&str) -> Option<String>>) -> Option<OauthConfig> {
+    let (issuer, resource) = (settings.get("OAUTH_ISSUER"), settings.get("OAUTH_RESOURCE"));
+    for (name, value) in [("OAUTH_ISSUER", &issuer), ("OAUTH_RESOURCE", &resource)] {
+        // A token over plain HTTP would be anybody's, except on one's own machine.
+        let usable = value.as_deref().is_none_or(|url| {
+            url.starts_with("https://")
+                || ["http://127.0.0.1", "http://localhost"]
+                    .iter()
+                    .any(|own| url.starts_with(own))
+        });
+        if !usable {
+            settings.problem(format!("{name} is {value:?}, expected an https URL"));
+        }
+    }
+    match (issuer, resource) {
+        (Some(issuer), Some(resource)) => Some(OauthConfig { issuer, resource }),
+        (None, None) => None,
+        (Some(_), None) => {
+            settings.problem("OAUTH_ISSUER is set, but OAUTH_RESOURCE is not");
+            None
+        }
+        (None, Some(_)) => {
+            settings.problem("OAUTH_RESOURCE is set, but OAUTH_ISSUER is not");
+            None
+        }
+    }
 }
 
 fn allowed_origins(settings: &mut Settings<impl Fn(&str) -> Option<String>>) -> Vec<AllowedOrigin> {
@@ -199,15 +313,16 @@ mod tests {
         })
     }
 
-    const GOOD: [(&str, &str); 4] = [
+    const GOOD: [(&str, &str); 5] = [
         ("KEYS_TABLE", "keys"),
+        ("STATE_TABLE", "state"),
         ("CATALOG_TABLE", "catalog"),
         ("AUDIT_QUEUE_URL", "http://127.0.0.1/q"),
         ("CURSOR_SECRET", "0123456789abcdef0123456789abcdef"),
     ];
 
     #[test]
-    fn the_four_required_variables_are_enough() {
+    fn the_required_variables_are_enough() {
         let config = read(&GOOD).unwrap();
         assert!(config.mcp_enabled && config.guard_enabled);
         assert_eq!(config.max_body_bytes, 262_144);
@@ -220,6 +335,12 @@ mod tests {
             ("CURSOR_SECRET", "short"),
             ("MCP_ENABLED", "maybe"),
             ("MAX_BODY_BYTES", "-1"),
+            ("RATE_LIMIT_PER_MINUTE", "fast"),
+            ("RATE_LIMIT_BURST", "0"),
+            ("DAILY_QUOTAS", "ask=500,delete=1,retrieve=many"),
+            ("ASK_CONCURRENCY", "65"),
+            ("LIMITER_FAILURE", "open"),
+            ("AUTH_FAILURES_PER_MINUTE", "-1"),
             (
                 "ALLOWED_ORIGINS",
                 "https://good.example,ftp://bad,https://*.bad",
@@ -227,8 +348,21 @@ mod tests {
         ])
         .unwrap_err();
         let line = error.to_string();
-        insta::assert_snapshot!(line, @r#"bad configuration: KEYS_TABLE is not set; CATALOG_TABLE is not set; AUDIT_QUEUE_URL is not set; CURSOR_SECRET is shorter than 32 bytes; ALLOWED_ORIGINS has "ftp://bad", expected https://host, http://host:port, http://host:* or *; ALLOWED_ORIGINS has "https://*.bad", expected https://host, http://host:port, http://host:* or *; MCP_ENABLED is "maybe", expected true or false; MAX_BODY_BYTES is "-1", expected a number from 1024 to 6291456"#);
+        insta::assert_snapshot!(line, @r#"bad configuration: KEYS_TABLE is not set; CATALOG_TABLE is not set; STATE_TABLE is not set; AUDIT_QUEUE_URL is not set; CURSOR_SECRET is shorter than 32 bytes; ALLOWED_ORIGINS has "ftp://bad", expected https://host, http://host:port, http://host:* or *; ALLOWED_ORIGINS has "https://*.bad", expected https://host, http://host:port, http://host:* or *; MCP_ENABLED is "maybe", expected true or false; MAX_BODY_BYTES is "-1", expected a number from 1024 to 6291456; RATE_LIMIT_PER_MINUTE is "fast", expected a number from 0 to 60000; RATE_LIMIT_BURST is "0", expected a number from 1 to 10000; DAILY_QUOTAS has "delete=1", expected none or tool=calls, as in ask=500,retrieve=5000; DAILY_QUOTAS has "retrieve=many", expected none or tool=calls, as in ask=500,retrieve=5000; ASK_CONCURRENCY is "65", expected a number from 0 to 64; LIMITER_FAILURE is "open", expected open_for_cheap or closed; AUTH_FAILURES_PER_MINUTE is "-1", expected a number from 0 to 6000"#);
         assert!(!line.contains('\n'));
+    }
+
+    #[test]
+    fn a_tool_without_a_quota_has_none() {
+        let quotas = |text| {
+            let mut variables = GOOD.to_vec();
+            variables.push(("DAILY_QUOTAS", text));
+            read(&variables).unwrap().limits.daily_quotas
+        };
+        assert_eq!(quotas("ask = 7 ,"), BTreeMap::from([(Tool::Ask, 7)]));
+        assert_eq!(quotas("none"), BTreeMap::new());
+        let defaults = BTreeMap::from([(Tool::Ask, 500), (Tool::Retrieve, 5000)]);
+        assert_eq!(quotas(""), defaults);
     }
 
     #[test]

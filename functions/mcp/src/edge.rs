@@ -38,6 +38,19 @@ pub fn admit(config: &Config, request: &Request<Bytes>) -> Admission {
             _ => Admission::Refused(Refusal::MethodNotAllowed),
         };
     }
+    let metadata = config
+        .oauth
+        .as_ref()
+        .filter(|oauth| oauth.is_metadata_path(&path));
+    if let Some(oauth) = metadata.filter(|_| config.mcp_enabled) {
+        return match *request.method() {
+            Method::GET | Method::HEAD => {
+                Admission::Answered(json_reply(StatusCode::OK, &oauth.metadata()))
+            }
+            Method::OPTIONS => Admission::Answered(preflight()),
+            _ => Admission::Refused(Refusal::MethodNotAllowed),
+        };
+    }
     if path != MCP_PATH || !config.mcp_enabled {
         return Admission::Refused(Refusal::NotFound);
     }

@@ -1,14 +1,18 @@
 //! The MCP function, from an HTTP request to its answer. Read the files in the order of the steps:
-//! [`app`] names them, [`edge`] → [`authenticate`] → [`protocol`] → [`tools`] → [`record`] do them.
+//! [`app`] names them, [`edge`] → [`authenticate`] → [`limit`] → [`protocol`] → [`tools`] → [`record`] do them.
 
 pub mod app;
+pub mod ask_gate;
 pub mod authenticate;
 pub mod backends;
 pub mod config;
 pub mod context;
 pub mod cursor;
 pub mod edge;
+pub mod failed_attempts;
 pub mod lambda;
+pub mod limit;
+pub mod oauth;
 pub mod prompts;
 pub mod protocol;
 pub mod record;

@@ -90,7 +90,12 @@ impl CallRecord {
             facts.decision = Some(Decision::Unauthenticated);
             facts.error_class = Some(error.class());
             match error {
+                AuthenticationError::TooManyFailures { .. } => {
+                    facts.decision = Some(Decision::Limited);
+                }
                 AuthenticationError::Malformed { fingerprint, .. }
+                | AuthenticationError::Token { fingerprint, .. }
+                | AuthenticationError::InsufficientScope { fingerprint }
                 | AuthenticationError::Unknown { fingerprint } => {
                     facts.key_fingerprint = Some(fingerprint.clone());
                 }
@@ -142,6 +147,14 @@ impl CallRecord {
     pub fn denied(&self, class: &str) {
         self.write(|facts| {
             facts.decision = Some(Decision::Denied);
+            facts.error_class = Some(class.to_owned());
+        });
+    }
+
+    /// The caller asks too much.
+    pub fn limited(&self, class: &str) {
+        self.write(|facts| {
+            facts.decision = Some(Decision::Limited);
             facts.error_class = Some(class.to_owned());
         });
     }

@@ -5,10 +5,12 @@ use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, Response, StatusCode};
 use serde_json::{Value, json};
 
+use crate::oauth::OauthConfig;
+
 /// An answer whose body is whole.
 pub type Reply = Response<Bytes>;
 
-/// The challenge of every 401 (RFC 6750 §3).
+/// The challenge of every 401 where only keys are accepted (RFC 6750 §3).
 pub const CHALLENGE: &str = "Bearer realm=\"mcp\"";
 
 /// Seconds after which a caller may try again when the store is away.
@@ -25,8 +27,22 @@ pub enum Refusal {
     OriginNotAllowed,
     /// No key, or one that does not work. The same for every reason.
     Unauthorized,
+    /// The access token is good, but not for this server's scope.
+    InsufficientScope,
     /// The keys cannot be looked up.
     StoreUnavailable,
+    /// The key asks too much.
+    RateLimited {
+        /// Seconds until the call may be repeated.
+        retry_after_seconds: u64,
+    },
+    /// The address has failed to present a good key too often.
+    TooManyFailures {
+        /// Seconds until it may try again.
+        retry_after_seconds: u64,
+    },
+    /// The call cannot be counted against its limits.
+    LimiterUnavailable,
     /// The body is larger than the limit.
     BodyTooLarge,
     /// The body is not declared as JSON.
@@ -57,10 +73,31 @@ impl Refusal {
                 "unauthorized",
                 "A valid API key is needed: Authorization: Bearer <key>.",
             ),
+            Self::InsufficientScope => (
+                StatusCode::FORBIDDEN,
+                "insufficient_scope",
+                "The access token lacks the scope `raglan`.",
+            ),
             Self::StoreUnavailable => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 "temporarily_unavailable",
-                "The key cannot be checked right now. It may well be good: try again shortly.",
+                "The store cannot be reached right now. Your key may well be good: try again shortly.",
+            ),
+            Self::RateLimited { .. } => (
+                StatusCode::TOO_MANY_REQUESTS,
+                "rate_limited",
+                "This key calls too often. Wait as long as Retry-After says.",
+            ),
+            Self::TooManyFailures { .. } => (
+                StatusCode::TOO_MANY_REQUESTS,
+                "too_many_failures",
+                "Too many requests without a valid key came from this address. Wait as long as \
+                 Retry-After says.",
+            ),
+            Self::LimiterUnavailable => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "limiter_unavailable",
+                "The limits of this key cannot be checked right now: try again shortly.",
             ),
             Self::BodyTooLarge => (
                 StatusCode::PAYLOAD_TOO_LARGE,
@@ -81,14 +118,21 @@ impl Refusal {
         self.parts().1
     }
 
-    /// The answer.
+    /// The answer where only keys are accepted.
     #[must_use]
     pub fn reply(self, request_id: &str) -> Reply {
+        self.reply_with(request_id, None)
+    }
+
+    /// The answer. `oauth` is named in the challenge where access tokens are accepted.
+    #[must_use]
+    pub fn reply_with(self, request_id: &str, oauth: Option<&OauthConfig>) -> Reply {
         let (status, class, message) = self.parts();
         let mut body = json!({ "error": class, "message": message, "request_id": request_id });
-        if self == Self::Unauthorized {
+        let challenge = self.challenge(oauth);
+        if let Some(challenge) = &challenge {
             // Fronts are known to rename or drop the header; the body cannot be.
-            body["www_authenticate"] = CHALLENGE.into();
+            body["www_authenticate"] = challenge.as_str().into();
         }
         let mut reply = json_reply(status, &body);
         let headers = reply.headers_mut();
@@ -96,15 +140,32 @@ impl Refusal {
             Self::MethodNotAllowed => {
                 headers.insert(ALLOW, HeaderValue::from_static("POST, OPTIONS"));
             }
-            Self::Unauthorized => {
-                headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static(CHALLENGE));
+            Self::RateLimited {
+                retry_after_seconds,
             }
-            Self::StoreUnavailable => {
+            | Self::TooManyFailures {
+                retry_after_seconds,
+            } => {
+                headers.insert(RETRY_AFTER, HeaderValue::from(retry_after_seconds));
+            }
+            Self::StoreUnavailable | Self::LimiterUnavailable => {
                 headers.insert(RETRY_AFTER, HeaderValue::from(STORE_RETRY_AFTER_SECONDS));
             }
             _ => {}
         }
+        if let Some(value) = challenge.and_then(|text| HeaderValue::from_str(&text).ok()) {
+            reply.headers_mut().insert(WWW_AUTHENTICATE, value);
+        }
         reply
+    }
+
+    fn challenge(self, oauth: Option<&OauthConfig>) -> Option<String> {
+        match (self, oauth) {
+            (Self::Unauthorized, None) => Some(CHALLENGE.to_owned()),
+            (Self::Unauthorized, Some(oauth)) => Some(oauth.challenge(false)),
+            (Self::InsufficientScope, Some(oauth)) => Some(oauth.challenge(true)),
+            _ => None,
+        }
     }
 }
 

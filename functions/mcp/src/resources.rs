@@ -5,7 +5,6 @@ use raglan_core::catalog::KnowledgeBase;
 use raglan_core::ids;
 use raglan_core::tool::Tool;
 use raglan_guard::PassageInfo;
-use raglan_rag::backend::BackendError;
 
 use crate::cursor::CursorScope;
 use crate::tools::passages::{content_budget_bytes, cut_at_boundary};
@@ -138,10 +137,7 @@ async fn read_document(
 ) -> Result<Option<Content>, ToolError> {
     let backend = call.services.backends.of(entry)?;
     let work = backend.read_document(&entry.backend.id, document_id);
-    let document = match tokio::time::timeout(call.time_left, work).await {
-        Ok(document) => document?,
-        Err(_) => return Err(BackendError::TimedOut(call.time_left).into()),
-    };
+    let document = call.wait_for(work).await?;
     let Some(document) = document else {
         return Ok(None);
     };

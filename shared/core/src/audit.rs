@@ -1,4 +1,5 @@
-//! The audit event: who asked what, with which key, and what was decided.
+//! The audit event: who asked what, with which key, and what was decided; and who changed what about
+//! keys and knowledge bases.
 
 use std::collections::BTreeMap;
 
@@ -45,6 +46,44 @@ impl Decision {
     }
 }
 
+/// A change that an operator makes with the command line.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Administration {
+    /// What is done: `key.create`, `key.rotate`, `knowledge_base.move`, …
+    pub action: String,
+    /// Who does it: the ARN that STS names, or `local:<user>` for the system of `raglan dev`.
+    pub operator: String,
+    /// What it is done to: a key's identifier, or `kb:` and a knowledge base's.
+    pub subject: String,
+    /// How far it is.
+    pub phase: Phase,
+}
+
+/// A change is written down before it is made and again afterwards, both times with the same
+/// `request_id`. An intent without an outcome is a change that may have been made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// It is about to be made.
+    Intent,
+    /// It was made.
+    Done,
+    /// It was not made; `error_class` says why.
+    Failed,
+}
+
+impl Phase {
+    /// The name on the wire.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Intent => "intent",
+            Self::Done => "done",
+            Self::Failed => "failed",
+        }
+    }
+}
+
 /// One decision, as it is written down.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditEvent {
@@ -58,7 +97,7 @@ pub struct AuditEvent {
     pub request_id: String,
     /// The decision.
     pub decision: Decision,
-    /// HTTP status of the answer.
+    /// HTTP status of the answer; 0 for a change by the command line, which nobody asked over HTTP.
     pub http_status: u16,
     /// The MCP method, as far as the request could be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -89,7 +128,7 @@ pub struct AuditEvent {
     pub error_class: Option<String>,
     /// From the request's arrival to the answer.
     pub duration_ms: u64,
-    /// The call's arguments as JSON text, cut.
+    /// The call's arguments as JSON text, cut. For a change by the command line what it changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parameters: Option<String>,
     /// Size of the arguments before they were cut.
@@ -104,16 +143,24 @@ pub struct AuditEvent {
     /// What the guard found, by rule.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub guard_findings: BTreeMap<String, u64>,
+    /// Only for a change by the command line: who changes what.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub administration: Option<Administration>,
 }
 
 impl AuditEvent {
-    /// The partition under which the event is stored: the key (or its fingerprint) and the day.
+    /// The partition under which the event is stored: the key (or its fingerprint, or what else an
+    /// operator changed) and the day.
     #[must_use]
     pub fn partition(&self) -> String {
         let key = self
             .key_id
             .as_deref()
             .or(self.key_fingerprint.as_deref())
+            .or(self
+                .administration
+                .as_ref()
+                .map(|change| change.subject.as_str()))
             .unwrap_or("none");
         format!("{key}#{}", self.at.day())
     }
@@ -140,6 +187,35 @@ mod tests {
         assert_eq!(cut_at_characters("知识库", 2), "知识…");
         assert_eq!(cut_at_characters("", 0), "");
         assert_eq!(cut_at_characters("a", 0), "…");
+    }
+
+    #[test]
+    fn a_change_is_found_under_what_was_changed_and_older_events_have_none() {
+        let call = serde_json::json!({
+            "schema_version": 1, "event_id": "e", "at": "2026-11-30T08:15:00.000Z",
+            "request_id": "r", "decision": "allowed", "http_status": 200, "duration_ms": 3,
+        });
+        let read = |event: &serde_json::Value| serde_json::from_value::<AuditEvent>(event.clone());
+        assert_eq!(read(&call).unwrap().administration, None);
+        assert_eq!(read(&call).unwrap().partition(), "none#2026-11-30");
+
+        let mut change = call;
+        change["administration"] = serde_json::json!({
+            "action": "knowledge_base.move", "operator": "local:anna", "subject": "kb:handbook",
+            "phase": "intent",
+        });
+        let event = read(&change).unwrap();
+        assert_eq!(event.partition(), "kb:handbook#2026-11-30");
+        assert_eq!(serde_json::to_value(&event).unwrap(), change);
+        change["key_id"] = "key-1".into();
+        assert_eq!(read(&change).unwrap().partition(), "key-1#2026-11-30");
+    }
+
+    #[test]
+    fn phases_have_one_name() {
+        for phase in [Phase::Intent, Phase::Done, Phase::Failed] {
+            assert_eq!(serde_json::to_value(phase).unwrap(), phase.name());
+        }
     }
 
     #[test]

@@ -127,6 +127,15 @@ pub struct KeyHash(String);
 pub struct InvalidKeyHash;
 
 impl KeyHash {
+    /// Where the grant record of an OAuth subject is stored: no key has this hash.
+    #[must_use]
+    pub fn of_subject(issuer: &str, subject: &str) -> Self {
+        // The line break keeps "a" + "bc" and "ab" + "c" apart; no issuer has one.
+        Self(to_hex(&Sha256::digest(format!(
+            "oauth:{issuer}\n{subject}"
+        ))))
+    }
+
     /// The hexadecimal digits.
     #[must_use]
     pub fn as_str(&self) -> &str {

@@ -1,5 +1,5 @@
-//! The decisions that raglan exists for, without any I/O: who is calling ([`key`], [`key_record`]),
-//! what that caller may do ([`access`]), what there is to ask about ([`catalog`], [`task`]) and what
+//! The decisions that raglan exists for, without any I/O: who is calling ([`key`], [`key_record`]) and
+//! how a key lives ([`life_cycle`], [`rotation`]), what that caller may do ([`access`]), what there is to ask about ([`catalog`], [`task`]) and what
 //! is written down about it ([`audit`]).
 //!
 //! Nothing here knows an AWS type or an HTTP type, and nothing here reads a clock or the operating
@@ -12,6 +12,9 @@ pub mod clock;
 pub mod ids;
 pub mod key;
 pub mod key_record;
+pub mod life_cycle;
+pub mod limits;
 pub mod random;
+pub mod rotation;
 pub mod task;
 pub mod tool;

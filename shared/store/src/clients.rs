@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use aws_config::environment::EnvironmentVariableRegionProvider;
 use aws_config::meta::region::RegionProviderChain;
+use aws_config::profile::ProfileFileCredentialsProvider;
 use aws_config::profile::ProfileFileRegionProvider;
+use aws_config::provider_config::ProviderConfig;
 use aws_config::retry::RetryConfig;
 use aws_config::timeout::TimeoutConfig;
-use aws_config::{BehaviorVersion, Region};
+use aws_config::{BehaviorVersion, Region, SdkConfig};
 use aws_sdk_dynamodb::config::{Credentials, SharedHttpClient};
 use aws_smithy_http_client::tls::{Provider, rustls_provider::CryptoMode};
 
@@ -25,6 +27,56 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// The region that the embedded emulators pretend to be in.
 const LOCAL_REGION: &str = "us-east-1";
 
+/// What an operator says about the account to use, instead of the environment.
+#[derive(Debug, Clone, Default)]
+pub struct AccountChoice {
+    /// A profile of the shared configuration files; its credentials come before the environment's.
+    pub profile: Option<String>,
+    /// The region; it comes before the environment's and the profile's.
+    pub region: Option<String>,
+}
+
+impl AccountChoice {
+    /// The region: the chosen one, the environment's, the profile's; `None` when nobody names one.
+    pub async fn region(&self) -> Option<Region> {
+        let mut of_profile = ProfileFileRegionProvider::builder();
+        if let Some(profile) = &self.profile {
+            of_profile = of_profile.profile_name(profile);
+        }
+        // The SDK's own chain would ask the EC2 metadata service for a region.
+        RegionProviderChain::first_try(self.region.clone().map(Region::new))
+            .or_else(EnvironmentVariableRegionProvider::new())
+            .or_else(of_profile.build())
+            .region()
+            .await
+    }
+
+    /// Region, credentials, endpoints, deadlines: what every client of the account is made of. Nothing
+    /// is asked over the network.
+    pub async fn load(&self) -> SdkConfig {
+        let region = self.region().await;
+        let http_client = https_client();
+        let mut loader = aws_config::defaults(BehaviorVersion::latest())
+            .http_client(http_client.clone())
+            .timeout_config(timeouts())
+            .retry_config(retries());
+        if let Some(profile) = &self.profile {
+            // Roles are assumed over the network: without this there would be no client for it.
+            let provider = ProviderConfig::without_region()
+                .with_region(region.clone())
+                .with_http_client(http_client);
+            let credentials = ProfileFileCredentialsProvider::builder()
+                .configure(&provider)
+                .profile_name(profile)
+                .build();
+            loader = loader
+                .profile_name(profile)
+                .credentials_provider(credentials);
+        }
+        loader.region(region).load().await
+    }
+}
+
 /// Clients for the two services. Cheap to clone: clones share their connections.
 #[derive(Debug, Clone)]
 pub struct AwsClients {
@@ -41,19 +93,15 @@ impl AwsClients {
     /// Nothing is asked over the network: credentials are fetched and connections opened by the
     /// first call. A missing region or missing credentials therefore fail that call.
     pub async fn from_environment() -> Self {
-        // The SDK's own chain would ask the EC2 metadata service for a region.
-        let region = RegionProviderChain::first_try(EnvironmentVariableRegionProvider::new())
-            .or_else(ProfileFileRegionProvider::new());
-        let config = aws_config::defaults(BehaviorVersion::latest())
-            .region(region)
-            .http_client(https_client())
-            .timeout_config(timeouts())
-            .retry_config(retries())
-            .load()
-            .await;
+        Self::of_account(&AccountChoice::default().load().await)
+    }
+
+    /// Clients for a loaded configuration.
+    #[must_use]
+    pub fn of_account(config: &SdkConfig) -> Self {
         Self {
-            dynamodb: aws_sdk_dynamodb::Client::new(&config),
-            sqs: aws_sdk_sqs::Client::new(&config),
+            dynamodb: aws_sdk_dynamodb::Client::new(config),
+            sqs: aws_sdk_sqs::Client::new(config),
         }
     }
 

@@ -1,16 +1,23 @@
 //! The table of API keys. Partition key `key_hash`; the index `key_id-index` finds a record by the
 //! identifier that people use.
+//!
+//! Beside a record's own attributes an item carries `revision`, the number of changes to it. A change
+//! names the revision that it was decided on, so that of two operators who change one key at the same
+//! time the later one is told, instead of undoing the other's work.
 
 use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::types::{AttributeValue, Put, TransactWriteItem};
 use raglan_core::key::KeyHash;
 use raglan_core::key_record::KeyRecord;
 
 use crate::error::StoreError;
-use crate::table::{decode, decode_all, encode, text};
+use crate::table::{Item, decode, decode_all, encode, text};
 
 const HASH: &str = "key_hash";
 const ID: &str = "key_id";
 const ID_INDEX: &str = "key_id-index";
+const REVISION: &str = "revision";
+const IS_NEW: &str = "attribute_not_exists(key_hash)";
 /// No SHA-256 that anybody will find the key to.
 const NO_KEY_HASH: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
@@ -19,6 +26,24 @@ const NO_KEY_HASH: &str = "00000000000000000000000000000000000000000000000000000
 pub struct KeyStore {
     client: Client,
     table: String,
+}
+
+/// A record as it was read, and which of its revisions that was.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReadRecord {
+    /// The record.
+    pub record: KeyRecord,
+    /// `None` for a record that was never changed.
+    revision: Option<u64>,
+}
+
+impl ReadRecord {
+    const fn next_revision(&self) -> u64 {
+        match self.revision {
+            None => 1,
+            Some(revision) => revision.saturating_add(1),
+        }
+    }
 }
 
 impl KeyStore {
@@ -36,6 +61,26 @@ impl KeyStore {
     /// # Errors
     /// [`StoreError`]; `Corrupt` names the hash's fingerprint.
     pub async fn find(&self, hash: &KeyHash) -> Result<Option<KeyRecord>, StoreError> {
+        let item = self.get_item(hash).await?;
+        item.map(|item| decode(&self.table, &hash.fingerprint(), item))
+            .transpose()
+    }
+
+    /// Like [`KeyStore::find`], to change the record afterwards.
+    ///
+    /// # Errors
+    /// [`StoreError`]; `Corrupt` names the hash's fingerprint.
+    pub async fn read(&self, hash: &KeyHash) -> Result<Option<ReadRecord>, StoreError> {
+        let Some(item) = self.get_item(hash).await? else {
+            return Ok(None);
+        };
+        let revision = item.get(REVISION).and_then(|value| value.as_n().ok());
+        let revision = revision.and_then(|number| number.parse().ok());
+        let record = decode(&self.table, &hash.fingerprint(), item)?;
+        Ok(Some(ReadRecord { record, revision }))
+    }
+
+    async fn get_item(&self, hash: &KeyHash) -> Result<Option<Item>, StoreError> {
         let output = self
             .client
             .get_item()
@@ -45,10 +90,7 @@ impl KeyStore {
             .send()
             .await
             .map_err(|error| StoreError::of_call("GetItem", &self.table, &error))?;
-        output
-            .item
-            .map(|item| decode(&self.table, &hash.fingerprint(), item))
-            .transpose()
+        Ok(output.item)
     }
 
     /// Opens a connection to the table by asking for a key that cannot exist, so that the first
@@ -72,16 +114,81 @@ impl KeyStore {
     /// # Errors
     /// [`StoreError`]; `Conflict` when there is a record with this hash already.
     pub async fn put_new(&self, record: &KeyRecord) -> Result<(), StoreError> {
-        self.write(record, Some("attribute_not_exists(key_hash)"))
-            .await
+        self.write(record, Some(IS_NEW)).await
     }
 
-    /// Writes the record, in the place of an earlier one of the same key.
+    /// Writes the record, whatever was there before. What somebody else changed in the meantime is
+    /// lost; [`KeyStore::replace`] is for changes.
     ///
     /// # Errors
     /// [`StoreError`].
     pub async fn put(&self, record: &KeyRecord) -> Result<(), StoreError> {
         self.write(record, None).await
+    }
+
+    /// Writes what became of a record since it was read.
+    ///
+    /// # Errors
+    /// [`StoreError`]; `Conflict` when somebody else changed it meanwhile. Nothing is written then.
+    pub async fn replace(&self, before: &ReadRecord, after: &KeyRecord) -> Result<(), StoreError> {
+        let result = self.put_replacement(before, after).await;
+        if let Err(StoreError::Conflict { .. }) = &result {
+            // The SDK repeats a call whose answer was lost, and then meets its own change.
+            let written = ReadRecord {
+                record: after.clone(),
+                revision: Some(before.next_revision()),
+            };
+            if self.read(&after.key_hash).await? == Some(written) {
+                return Ok(());
+            }
+        }
+        result
+    }
+
+    async fn put_replacement(
+        &self,
+        before: &ReadRecord,
+        after: &KeyRecord,
+    ) -> Result<(), StoreError> {
+        let put = self.replacement(before, after)?;
+        self.client
+            .put_item()
+            .table_name(&self.table)
+            .set_item(Some(put.item))
+            .set_condition_expression(put.condition_expression)
+            .set_expression_attribute_values(put.expression_attribute_values)
+            .send()
+            .await
+            .map_err(|error| StoreError::of_call("PutItem", &self.table, &error))?;
+        Ok(())
+    }
+
+    /// Writes both records of a rotation, or neither.
+    ///
+    /// # Errors
+    /// [`StoreError`]; `Conflict` when somebody else changed the replaced key meanwhile, or when there
+    /// is a record with the successor's hash already.
+    pub async fn rotate(
+        &self,
+        before: &ReadRecord,
+        replaced: &KeyRecord,
+        successor: &KeyRecord,
+    ) -> Result<(), StoreError> {
+        let new = Put::builder()
+            .table_name(&self.table)
+            .set_item(Some(encode(&self.table, &successor.key_id, successor)?))
+            .condition_expression(IS_NEW)
+            .build()
+            .map_err(|_| self.incomplete())?;
+        let changes = [self.replacement(before, replaced)?, new]
+            .map(|put| TransactWriteItem::builder().put(put).build());
+        self.client
+            .transact_write_items()
+            .set_transact_items(Some(changes.into()))
+            .send()
+            .await
+            .map_err(|error| StoreError::of_transaction(&self.table, &error))?;
+        Ok(())
     }
 
     /// All records, in no order. Reads the whole table. Records that cannot be read are logged and
@@ -141,6 +248,33 @@ impl KeyStore {
                 })?;
                 self.find(&hash).await
             }
+        }
+    }
+
+    /// The record in the place of the revision that was read.
+    fn replacement(&self, before: &ReadRecord, after: &KeyRecord) -> Result<Put, StoreError> {
+        let mut item = encode(&self.table, &after.key_id, after)?;
+        let number = |revision: u64| AttributeValue::N(revision.to_string());
+        item.insert(REVISION.to_owned(), number(before.next_revision()));
+        let put = Put::builder().table_name(&self.table).set_item(Some(item));
+        let put = match before.revision {
+            // Without the first condition a record that is gone would come back.
+            None => put.condition_expression(
+                "attribute_exists(key_hash) AND attribute_not_exists(revision)",
+            ),
+            Some(revision) => put
+                .condition_expression("revision = :revision")
+                .expression_attribute_values(":revision", number(revision)),
+        };
+        put.build().map_err(|_| self.incomplete())
+    }
+
+    /// The SDK's builders check at run time that everything required was given.
+    fn incomplete(&self) -> StoreError {
+        StoreError::Refused {
+            operation: "TransactWriteItems",
+            resource: self.table.clone(),
+            code: "incomplete request".to_owned(),
         }
     }
 
@@ -205,6 +339,63 @@ mod tests {
         store.put_new(&record).await.unwrap();
         let error = store.put_new(&record).await.unwrap_err();
         assert!(matches!(error, StoreError::Conflict { .. }), "{error}");
+    }
+
+    #[tokio::test]
+    async fn of_two_changes_at_once_the_second_is_refused_and_the_first_stays() {
+        let store = store().await;
+        let record = key_record("key-1", 1);
+        store.put_new(&record).await.unwrap();
+        // Both on a fresh record and on one that was changed before.
+        for round in 0..2 {
+            let one = store.read(&record.key_hash).await.unwrap().unwrap();
+            let two = one.clone();
+            let narrowed = KeyRecord {
+                name: format!("narrowed {round}"),
+                ..one.record.clone()
+            };
+            store.replace(&one, &narrowed).await.unwrap();
+            let disabled = KeyRecord {
+                enabled: false,
+                ..two.record.clone()
+            };
+            let error = store.replace(&two, &disabled).await.unwrap_err();
+            assert!(matches!(error, StoreError::Conflict { .. }), "{error}");
+            // A repetition of the first one, whose answer was lost, is none.
+            store.replace(&one, &narrowed).await.unwrap();
+            assert_eq!(store.find(&record.key_hash).await, Ok(Some(narrowed)));
+        }
+        let unknown = ReadRecord {
+            record: key_record("key-2", 2),
+            revision: None,
+        };
+        let error = store.replace(&unknown, &unknown.record).await.unwrap_err();
+        assert!(matches!(error, StoreError::Conflict { .. }), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_rotation_that_loses_a_race_leaves_no_second_key_behind() {
+        let store = store().await;
+        let (old, new, other) = (
+            key_record("key-1", 1),
+            key_record("key-2", 2),
+            key_record("key-3", 3),
+        );
+        store.put_new(&old).await.unwrap();
+        let read = store.read(&old.key_hash).await.unwrap().unwrap();
+        let replaced = |by: &KeyRecord| KeyRecord {
+            replaced_by: Some(by.key_id.clone()),
+            ..old.clone()
+        };
+        store.rotate(&read, &replaced(&new), &new).await.unwrap();
+        let error = store
+            .rotate(&read, &replaced(&other), &other)
+            .await
+            .unwrap_err();
+        assert!(matches!(error, StoreError::Conflict { .. }), "{error}");
+        assert_eq!(store.find(&other.key_hash).await, Ok(None));
+        assert_eq!(store.find(&new.key_hash).await, Ok(Some(new.clone())));
+        assert_eq!(store.find(&old.key_hash).await, Ok(Some(replaced(&new))));
     }
 
     #[tokio::test]

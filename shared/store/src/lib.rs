@@ -5,6 +5,8 @@
 //! |---|---|---|---|
 //! | [`keys`] | keys | the command line | MCP function |
 //! | [`catalog`] | catalogue: knowledge bases and tasks | the command line | MCP function |
+//! | [`limits`], [`leases`], [`idempotency`] | state: what expires | MCP function | MCP function |
+//! | [`usage`] | state | (counted by [`limits`]) | the command line |
 //! | [`audit_queue`] | audit queue | MCP function | audit function |
 //! | [`audit_table`] | audit | audit function | the command line |
 //!
@@ -15,15 +17,23 @@ pub mod audit_table;
 pub mod catalog;
 pub mod clients;
 pub mod error;
+pub mod idempotency;
 pub mod keys;
+pub mod leases;
+pub mod limits;
 mod table;
+pub mod usage;
 
 pub use audit_queue::AuditQueue;
 pub use audit_table::{AuditRecord, AuditTable};
 pub use catalog::CatalogStore;
-pub use clients::AwsClients;
+pub use clients::{AccountChoice, AwsClients};
 pub use error::StoreError;
-pub use keys::KeyStore;
+pub use idempotency::IdempotencyStore;
+pub use keys::{KeyStore, ReadRecord};
+pub use leases::LeaseStore;
+pub use limits::MeterStore;
+pub use usage::UsageStore;
 
 #[cfg(test)]
 mod testing;

@@ -275,6 +275,7 @@ pub(crate) fn audit_event(event_id: &str) -> AuditEvent {
         knowledge_bases: vec!["kb".to_owned()],
         result_count: Some(3),
         guard_findings: BTreeMap::from([("override".to_owned(), 1)]),
+        administration: None,
     }
 }
 

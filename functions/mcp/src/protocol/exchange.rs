@@ -1,13 +1,16 @@
 //! What the steps before the protocol have found out about one request.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use raglan_core::tool::Tool;
 use rmcp::RoleServer;
 use rmcp::model::ErrorData;
 use rmcp::service::RequestContext;
 
 use crate::authenticate::Caller;
+use crate::limit::DailyQuotaUsedUp;
 use crate::record::CallRecord;
 
 /// Travels in the request's extensions to the handlers.
@@ -15,6 +18,8 @@ use crate::record::CallRecord;
 pub struct Exchange {
     /// Who asks.
     pub caller: Caller,
+    /// The tools whose daily quota the caller has used up.
+    pub used_up: BTreeMap<Tool, DailyQuotaUsedUp>,
     /// Collects the audit event.
     pub record: Arc<CallRecord>,
     /// The request's id, for error texts.
@@ -31,6 +36,7 @@ impl Exchange {
     pub fn element(&self) -> Self {
         Self {
             caller: self.caller.clone(),
+            used_up: self.used_up.clone(),
             record: self.record.element(),
             request_id: self.request_id.clone(),
             time_left: self.time_left,

@@ -6,6 +6,7 @@ use raglan_rag::backend::BackendError;
 use rmcp::model::{ErrorCode, ErrorData};
 
 use super::exchange::Exchange;
+use crate::ask_gate::AskRefused;
 use crate::record::CallRecord;
 use crate::tools::ToolError;
 
@@ -75,6 +76,29 @@ pub fn tell(failure: &Failure, exchange: &Exchange) -> Told {
                 message: error.to_string(),
             };
         }
+        Failure::Tool(ToolError::QuotaUsedUp(used_up)) => {
+            exchange.record.limited("daily_quota_used_up");
+            return Told::Result {
+                class: "daily_quota_used_up",
+                retryable: false,
+                message: format!("{used_up}."),
+            };
+        }
+        Failure::Tool(ToolError::AskRefused(refused)) => {
+            let class = match refused {
+                AskRefused::OtherArguments => "idempotency_key_reused",
+                AskRefused::InProgress => "idempotent_call_in_progress",
+                AskRefused::TooManyAtOnce(_) => {
+                    exchange.record.limited("too_many_at_once");
+                    "too_many_at_once"
+                }
+            };
+            return Told::Result {
+                class,
+                retryable: *refused != AskRefused::OtherArguments,
+                message: format!("{refused}."),
+            };
+        }
         Failure::Tool(ToolError::Backend(BackendError::UnsupportedFilter(filter))) => {
             return Told::Result {
                 class: "unsupported_filter",
@@ -118,9 +142,9 @@ pub fn tell(failure: &Failure, exchange: &Exchange) -> Told {
             "This knowledge base cannot be searched until its operator has mended it. Trying \
              again will not help.",
         ),
-        Failure::Tool(ToolError::Random(_) | ToolError::ResultTooLarge(_)) => {
-            ("internal_error", false, "Something went wrong here.")
-        }
+        Failure::Tool(
+            ToolError::Random(_) | ToolError::ResultTooLarge(_) | ToolError::UnreadableResult,
+        ) => ("internal_error", false, "Something went wrong here."),
     };
     tracing::error!(%request_id, error = %failure, class, "a tool call failed");
     Told::Result {

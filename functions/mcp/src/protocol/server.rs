@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::FutureExt as _;
 use raglan_core::tool::Tool;
@@ -17,6 +18,7 @@ use rmcp::model::{
 use rmcp::service::RequestContext;
 use rmcp::{RoleServer, ServerHandler};
 use serde_json::{Map, Value, json};
+use tokio::time::Instant;
 
 use super::descriptions;
 use super::envelope::MODERN_VERSION;
@@ -27,6 +29,8 @@ use crate::{prompts, resources};
 
 const SERVER_INFO_META: &str = "io.modelcontextprotocol/serverInfo";
 const ERROR_META: &str = "raglan/error";
+/// Left of a call's time for what the engines that did answer have found.
+const RESERVED_FOR_MERGING: Duration = Duration::from_millis(100);
 
 /// The MCP server. One is made for every request, so it holds nothing of its own.
 #[derive(Clone)]
@@ -45,7 +49,7 @@ impl Server {
         ToolCall {
             services: &self.services,
             caller: &exchange.caller,
-            time_left: exchange.time_left,
+            engines_until: Instant::now() + exchange.time_left.saturating_sub(RESERVED_FOR_MERGING),
         }
     }
 }
@@ -95,7 +99,13 @@ impl ServerHandler for Server {
             return Err(denied(record, denial));
         }
         let call = self.call(&exchange);
-        let result = match guarded(&exchange, Box::pin(tools::run(tool, &call, &arguments))).await {
+        let work = Box::pin(async {
+            if let Some(used_up) = exchange.used_up.get(&tool) {
+                return Err(ToolError::QuotaUsedUp(*used_up));
+            }
+            tools::run(tool, &call, &arguments).await
+        });
+        let result = match guarded(&exchange, work).await {
             Ok(output) => {
                 record.answered(
                     output.knowledge_bases.clone(),

@@ -8,9 +8,12 @@ use raglan_rag::merge::ScoredPassage;
 use serde_json::{Map, Value, json};
 
 use super::arguments::Arguments;
-use super::passages::{findings_by_rule, security_schema};
+use super::passages::{
+    content_budget_bytes, cut_at_boundary, findings_by_rule, label, security_schema,
+};
 use super::search::{Search, kb_id_schema, top_k_schema};
 use super::{Definition, ToolCall, ToolError, ToolOutput, filters, search};
+use crate::ask_gate::{IDEMPOTENCY_KEY, IDEMPOTENCY_KEY_MAX_CHARS};
 
 const SESSION_ID_MAX_CHARS: usize = 64;
 
@@ -40,7 +43,12 @@ fn input_schema() -> Value {
                 "description": "A name for this conversation; it is given back."
             },
             "top_k": top_k_schema(),
-            "filters": filters::schema()
+            "filters": filters::schema(),
+            "idempotency_key": {
+                "type": "string", "minLength": 1, "maxLength": IDEMPOTENCY_KEY_MAX_CHARS,
+                "description": "A new random text for each question: the same call again within 15 \
+                    minutes gives the same answer."
+            }
         }
     })
 }
@@ -50,7 +58,7 @@ fn output_schema() -> Value {
         "type": "object",
         "required": ["answer", "sources", "grounded", "session_id", "engine", "trust", "security"],
         "properties": {
-            "answer": { "type": ["string", "null"],
+            "answer": { "anyOf": [{ "type": "string" }, { "type": "null" }],
                 "description": "Sentences from the documents; [1] points to the source with n = 1." },
             "sources": {
                 "type": "array",
@@ -77,6 +85,9 @@ fn output_schema() -> Value {
             "trust": { "type": "string", "enum": ["untrusted"] },
             "hint": { "type": "string" },
             "top_k_clamped": { "type": "boolean" },
+            "truncated": { "type": "boolean" },
+            "replayed": { "type": "boolean",
+                "description": "Whether this is the answer to the same call before." },
             "warnings": { "type": "array", "items": { "type": "string" } },
             "security": security_schema()
         }
@@ -90,13 +101,19 @@ pub async fn run(
     let mut reader = Arguments::new(arguments, "");
     let search = Search::read(&mut reader, "question");
     let session_id = reader.optional_text("session_id", SESSION_ID_MAX_CHARS);
+    let idempotency_key = reader.optional_text(IDEMPOTENCY_KEY, IDEMPOTENCY_KEY_MAX_CHARS);
+    if idempotency_key.is_some_and(|key| key.trim().is_empty()) {
+        reader.problem(IDEMPOTENCY_KEY, "must not be empty");
+    }
     reader.finish()?;
     let session_id = match session_id.filter(|text| !text.trim().is_empty()) {
         Some(session_id) => session_id,
         None => ids::time_sortable(call.services.clock.now(), call.services.random.as_ref())?,
     };
 
-    let found = search.run(call).await?;
+    let mut found = search.run(call).await?;
+    let budget_bytes = content_budget_bytes(call.services.max_result_bytes);
+    let truncated = cut_together(&mut found.merged.passages, budget_bytes);
     let guard = call.services.guard;
     let mut security = SecuritySummary::default();
     let (answer, sources) = match extractive_answer(&search.query, &found.merged.passages) {
@@ -137,6 +154,9 @@ pub async fn run(
     if search.top_k_clamped {
         put("top_k_clamped", true.into());
     }
+    if truncated {
+        put("truncated", true.into());
+    }
     if !found.warnings.is_empty() {
         put("warnings", found.warnings.into());
     }
@@ -152,9 +172,24 @@ pub async fn run(
     })
 }
 
+/// Cuts the passages to this many bytes of text together: an answer is no longer than what it is made
+/// of, and engines may send anything. True when something was cut.
+fn cut_together(passages: &mut [ScoredPassage], budget_bytes: usize) -> bool {
+    let mut left_bytes = budget_bytes;
+    let mut cut = false;
+    for scored in passages {
+        let content = &mut scored.passage.content;
+        let kept_bytes = cut_at_boundary(content, left_bytes).len();
+        cut |= kept_bytes < content.len();
+        content.truncate(kept_bytes);
+        left_bytes -= kept_bytes;
+    }
+    cut
+}
+
 fn source(guard: Guard, number: usize, scored: &ScoredPassage) -> Value {
     let passage = &scored.passage;
-    let clean = |text: &str| guard.sanitize(text).text;
+    let clean = |text: &str| label(guard, text);
     let mut source = json!({
         "n": number,
         "id": passage.id,

@@ -24,7 +24,13 @@ pub fn schema() -> Value {
             ]
         })
     };
-    let scalar = json!({ "type": ["string", "number", "boolean"] });
+    // One type a branch: some model providers refuse lists of types.
+    let scalars = [
+        json!({ "type": "string" }),
+        json!({ "type": "number" }),
+        json!({ "type": "boolean" }),
+    ];
+    let scalar = json!({ "anyOf": scalars });
     json!({
         "type": "object",
         "description": "Narrows the search to documents that satisfy every given condition.",

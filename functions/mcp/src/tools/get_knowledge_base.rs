@@ -1,7 +1,7 @@
 //! `get_knowledge_base`: what one knowledge base covers.
 
 use raglan_core::tool::Tool;
-use raglan_rag::backend::{BackendError, Statistics};
+use raglan_rag::backend::Statistics;
 use serde_json::{Map, Value, json};
 
 use super::arguments::Arguments;
@@ -63,13 +63,7 @@ pub async fn run(
         _ => Map::new(),
     };
     let described = match call.services.backends.of(entry) {
-        Ok(backend) => {
-            let work = backend.describe(&entry.backend.id);
-            match tokio::time::timeout(call.time_left, work).await {
-                Ok(described) => described.map_err(ToolError::from),
-                Err(_) => Err(BackendError::TimedOut(call.time_left).into()),
-            }
-        }
+        Ok(backend) => call.wait_for(backend.describe(&entry.backend.id)).await,
         Err(error) => Err(error),
     };
     match described {

@@ -4,11 +4,12 @@ use raglan_core::access::Denial;
 use raglan_core::catalog::KnowledgeBase;
 use raglan_core::tool::Tool;
 use raglan_guard::Guard;
-use raglan_rag::backend::{BackendError, Document, DocumentPage};
+use raglan_rag::backend::{Document, DocumentPage};
 use serde_json::{Map, Value, json};
 
 use super::arguments::Arguments;
 use super::list_knowledge_bases::{CURSOR_MAX_CHARS, cursor_schema, limit_schema, read_limit};
+use super::passages::{content_budget_bytes, label};
 use super::search::{kb_id_schema, read_kb_ids};
 use super::{Definition, ToolCall, ToolError, ToolOutput};
 use crate::cursor::{CursorScope, InvalidCursor};
@@ -92,15 +93,21 @@ pub async fn run(
         return Err(Denial::KnowledgeBase.into());
     }
     selected.sort_by(|a, b| a.id.cmp(&b.id));
-    let page = collect(call, &selected, position.as_ref(), limit).await?;
+    let mut page = collect(call, &selected, position.as_ref(), limit).await?;
 
     let mut structured = Map::new();
     let guard = call.services.guard;
-    let items: Vec<Value> = page
+    let mut items: Vec<Value> = page
         .documents
         .iter()
         .map(|(kb_id, document)| present(guard, kb_id, document))
         .collect();
+    let fitting = fitting(&items, content_budget_bytes(call.services.max_result_bytes));
+    if fitting < items.len() {
+        items.truncate(fitting);
+        page.documents.truncate(fitting);
+        page.more = true;
+    }
     structured.insert("items".to_owned(), items.into());
     if let (true, Some((kb_id, document))) = (page.more, page.documents.last()) {
         let next = cursors.seal(secret, &format!("{kb_id}/{}", document.id));
@@ -112,6 +119,16 @@ pub async fn run(
         result_count: page.documents.len() as u64,
         guard_findings: std::collections::BTreeMap::new(),
     })
+}
+
+/// How many of the items fit into this many bytes; at least one, so that every page leads on.
+fn fitting(items: &[Value], budget_bytes: usize) -> usize {
+    let mut used_bytes = 0;
+    let fit = items.iter().take_while(|item| {
+        used_bytes += item.to_string().len();
+        used_bytes <= budget_bytes
+    });
+    fit.count().max(1)
 }
 
 /// The last document of the page before.
@@ -171,19 +188,17 @@ async fn list_one(
     limit: usize,
 ) -> Result<DocumentPage, ToolError> {
     let backend = call.services.backends.of(knowledge_base)?;
-    let work = backend.list_documents(&knowledge_base.backend.id, after, limit);
-    match tokio::time::timeout(call.time_left, work).await {
-        Ok(page) => Ok(page?),
-        Err(_) => Err(BackendError::TimedOut(call.time_left).into()),
-    }
+    let kb_id = &knowledge_base.backend.id;
+    call.wait_for(backend.list_documents(kb_id, after, limit))
+        .await
 }
 
 fn present(guard: Guard, kb_id: &str, document: &Document) -> Value {
     json!({
         "id": document.id,
         "kb_id": kb_id,
-        "filename": guard.sanitize(&document.filename).text,
-        "title": guard.sanitize(&document.title).text,
+        "filename": label(guard, &document.filename),
+        "title": label(guard, &document.title),
         "format": document.format,
         "size_bytes": document.size_bytes,
         "status": document.status,

@@ -22,14 +22,18 @@ use raglan_core::tool::Tool;
 use raglan_guard::Guard;
 use raglan_rag::backend::BackendError;
 use raglan_store::{CatalogStore, StoreError};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use tokio::time::Instant;
 
 pub use arguments::InvalidArguments;
 
+use crate::ask_gate::{AskGate, AskRefused};
 use crate::authenticate::Caller;
 use crate::backends::Backends;
 use crate::config::CursorSecret;
 use crate::cursor::InvalidCursor;
+use crate::limit::DailyQuotaUsedUp;
 
 /// What the tools work with.
 pub struct Services {
@@ -37,6 +41,8 @@ pub struct Services {
     pub catalog: CatalogStore,
     /// The retrieval engines.
     pub backends: Backends,
+    /// Admits questions.
+    pub ask_gate: AskGate,
     /// Neutralises retrieved text.
     pub guard: Guard,
     /// Signs cursors.
@@ -55,8 +61,9 @@ pub struct ToolCall<'a> {
     pub services: &'a Services,
     /// Who calls.
     pub caller: &'a Caller,
-    /// How long the call may take.
-    pub time_left: Duration,
+    /// Until when engines are waited for: a little before the whole call ends, so that what some of
+    /// them found is not lost with the one that hangs.
+    pub engines_until: Instant,
 }
 
 impl ToolCall<'_> {
@@ -66,10 +73,27 @@ impl ToolCall<'_> {
         let read = self.services.catalog.read(&grant.reach()).await?;
         Ok(grant.effective_scope(read))
     }
+
+    /// How long engines may still take.
+    pub(crate) fn time_left(&self) -> Duration {
+        self.engines_until.saturating_duration_since(Instant::now())
+    }
+
+    /// Waits for an engine's answer as long as the call may take.
+    pub(crate) async fn wait_for<T>(
+        &self,
+        work: impl Future<Output = Result<T, BackendError>>,
+    ) -> Result<T, ToolError> {
+        let time_left = self.time_left();
+        match tokio::time::timeout(time_left, work).await {
+            Ok(answer) => Ok(answer?),
+            Err(_) => Err(BackendError::TimedOut(time_left).into()),
+        }
+    }
 }
 
 /// What a tool answers.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolOutput {
     /// The result; it fits the tool's output schema.
     pub structured: Map<String, Value>,
@@ -87,6 +111,12 @@ pub enum ToolError {
     /// The caller may not.
     #[error(transparent)]
     Denied(#[from] Denial),
+    /// The tool's daily quota is used up.
+    #[error(transparent)]
+    QuotaUsedUp(#[from] DailyQuotaUsedUp),
+    /// The question is not worked on.
+    #[error(transparent)]
+    AskRefused(#[from] AskRefused),
     /// The arguments break the input schema.
     #[error(transparent)]
     InvalidArguments(#[from] InvalidArguments),
@@ -105,6 +135,9 @@ pub enum ToolError {
     /// There are no random bytes.
     #[error(transparent)]
     Random(#[from] RandomUnavailable),
+    /// What was kept of an earlier call cannot be read.
+    #[error("the kept result of an earlier call cannot be read")]
+    UnreadableResult,
     /// The result cannot be brought under the size limit.
     #[error("the result is {0} bytes after cutting")]
     ResultTooLarge(usize),
@@ -144,7 +177,11 @@ pub async fn run(
     arguments: &Map<String, Value>,
 ) -> Result<ToolOutput, ToolError> {
     match tool {
-        Tool::Ask => ask::run(call, arguments).await,
+        Tool::Ask => {
+            let gate = &call.services.ask_gate;
+            let work = async |call: &ToolCall<'_>| ask::run(call, arguments).await;
+            gate.pass(call, arguments, work).await
+        }
         Tool::GetKnowledgeBase => get_knowledge_base::run(call, arguments).await,
         Tool::GetTask => get_task::run(call, arguments).await,
         Tool::ListDocuments => list_documents::run(call, arguments).await,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use raglan_core::audit::cut_at_characters;
 use raglan_core::ids;
 use raglan_guard::{Guard, PassageInfo, SecuritySummary};
 use raglan_rag::merge::ScoredPassage;
@@ -13,6 +14,10 @@ use super::{ToolCall, ToolError};
 const CONTENT_MAX_BYTES: usize = 64 * 1024;
 /// A passage that would be cut to less than this is left out instead.
 const REST_MIN_BYTES: usize = 400;
+/// Titles, file names and the like are cut after this many characters: engines may send anything.
+const LABEL_MAX_CHARS: usize = 500;
+/// A passage's attributes beyond this many are left out.
+const ATTRIBUTES_MAX: usize = 50;
 
 /// Guarded passages.
 #[derive(Debug)]
@@ -137,8 +142,9 @@ fn item(
     security: &mut SecuritySummary,
 ) -> Value {
     let passage = &scored.passage;
+    let title = cut_at_characters(&passage.title, LABEL_MAX_CHARS);
     let source = PassageInfo {
-        source: &passage.title,
+        source: &title,
         chunk_index: passage.chunk_index,
     };
     let guarded = guard.isolate(&source, text, nonce);
@@ -168,7 +174,7 @@ fn item(
 
 fn metadata(guard: Guard, scored: &ScoredPassage) -> Value {
     let passage = &scored.passage;
-    let clean = |text: &str| guard.sanitize(text).text;
+    let clean = |text: &str| label(guard, text);
     let mut metadata = Map::new();
     metadata.insert(
         "document_id".to_owned(),
@@ -199,8 +205,8 @@ fn metadata(guard: Guard, scored: &ScoredPassage) -> Value {
 }
 
 fn clean_values(guard: Guard, values: &BTreeMap<String, Value>) -> Value {
-    let clean = |text: &str| guard.sanitize(text).text;
-    let pairs = values.iter().map(|(name, value)| {
+    let clean = |text: &str| label(guard, text);
+    let pairs = values.iter().take(ATTRIBUTES_MAX).map(|(name, value)| {
         let value = match value {
             Value::String(text) => Value::from(clean(text)),
             Value::Number(_) | Value::Bool(_) | Value::Null => value.clone(),
@@ -209,6 +215,13 @@ fn clean_values(guard: Guard, values: &BTreeMap<String, Value>) -> Value {
         (clean(name), value)
     });
     Value::Object(pairs.collect())
+}
+
+/// A short text from an engine, such as a title: without hidden characters, and cut.
+pub fn label(guard: Guard, text: &str) -> String {
+    guard
+        .sanitize(&cut_at_characters(text, LABEL_MAX_CHARS))
+        .text
 }
 
 /// The longest beginning of at most `max_bytes` that ends between two characters.

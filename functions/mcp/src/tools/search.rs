@@ -88,7 +88,7 @@ impl Search {
             top_k: self.top_k,
             min_score: self.min_score,
             filters: self.filters.clone(),
-            time_left: call.time_left,
+            time_left: call.time_left(),
         };
         let asked = selected.iter().map(|kb| kb.id.to_string()).collect();
         let answers = join_all(selected.iter().map(|kb| ask_one(call, kb, &request))).await;
@@ -143,9 +143,6 @@ async fn ask_one(
     request: &RetrieveRequest,
 ) -> Result<raglan_rag::backend::Retrieval, ToolError> {
     let backend = call.services.backends.of(knowledge_base)?;
-    let answer = backend.retrieve(&knowledge_base.backend.id, request);
-    match tokio::time::timeout(call.time_left, answer).await {
-        Ok(answer) => Ok(answer?),
-        Err(_) => Err(BackendError::TimedOut(call.time_left).into()),
-    }
+    call.wait_for(backend.retrieve(&knowledge_base.backend.id, request))
+        .await
 }

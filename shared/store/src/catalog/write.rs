@@ -4,12 +4,14 @@ use std::collections::HashMap;
 
 use aws_sdk_dynamodb::types::{AttributeValue, Delete, Put, TransactWriteItem};
 use raglan_core::catalog::{KnowledgeBase, KnowledgeBaseId};
+use raglan_core::clock::Timestamp;
 
 use super::{ALL, CatalogStore, PARTITION, partition, place};
 use crate::error::StoreError;
 use crate::table::{Item, encode, text};
 
 const OWNER: &str = "owner";
+const UPDATED_AT: &str = "updated_at";
 const TRANSACTION: &str = "TransactWriteItems";
 
 /// Whether [`CatalogStore::put`] may replace an entry.
@@ -37,11 +39,38 @@ impl CatalogStore {
             PutMode::CreateOnly => None,
             PutMode::Replace => self.get_item(ALL, id).await?.as_ref().map(Entry::of),
         };
-        let owner = knowledge_base.owner.as_deref();
         let owner_before = before.as_ref().and_then(|entry| entry.owner.as_deref());
-        let item = encode(&self.table, id, knowledge_base)?;
-
         let condition = Condition::unchanged(before.as_ref());
+        self.write(knowledge_base, owner_before, condition).await
+    }
+
+    /// Writes what became of an entry since it was read. When its owner changed, the former owner's
+    /// copy goes in the same transaction.
+    ///
+    /// # Errors
+    /// [`StoreError`]; `Conflict` when somebody else changed or removed the entry meanwhile. Nothing is
+    /// written then.
+    pub async fn replace(
+        &self,
+        before: &KnowledgeBase,
+        after: &KnowledgeBase,
+    ) -> Result<(), StoreError> {
+        let entry = Entry {
+            owner: before.owner.clone(),
+        };
+        let unchanged = Condition::unchanged(Some(&entry)).and_updated_at(before.updated_at);
+        self.write(after, before.owner.as_deref(), unchanged).await
+    }
+
+    async fn write(
+        &self,
+        knowledge_base: &KnowledgeBase,
+        owner_before: Option<&str>,
+        condition: Condition,
+    ) -> Result<(), StoreError> {
+        let id = knowledge_base.id.as_str();
+        let owner = knowledge_base.owner.as_deref();
+        let item = encode(&self.table, id, knowledge_base)?;
         let mut changes = vec![self.put_change(place(ALL, id), item.clone(), condition)?];
         if owner.is_some() {
             let copy = place(&partition(owner), id);
@@ -165,6 +194,20 @@ impl Condition {
             },
         }
     }
+
+    /// And the entry was last changed at that moment.
+    fn and_updated_at(mut self, moment: Timestamp) -> Self {
+        let owner = self.expression.take().unwrap_or_default();
+        self.expression = Some(format!(
+            "attribute_exists(#partition) AND {owner} AND #updated = :updated"
+        ));
+        let names = self.names.get_or_insert_default();
+        names.insert("#partition".to_owned(), PARTITION.to_owned());
+        names.insert("#updated".to_owned(), UPDATED_AT.to_owned());
+        let values = self.values.get_or_insert_default();
+        values.insert(":updated".to_owned(), text(moment.to_string()));
+        self
+    }
 }
 
 #[cfg(test)]
@@ -207,6 +250,48 @@ mod tests {
             store.read(&Reach::Everything { owner: Some("bo") }).await,
             Ok(Vec::new())
         );
+    }
+
+    #[tokio::test]
+    async fn of_two_edits_at_once_the_second_is_refused_and_the_first_stays() {
+        for owner in [None, Some("anna")] {
+            let before = knowledge_base("kb", owner);
+            let store = catalog_with(std::slice::from_ref(&before)).await;
+            let first = KnowledgeBase {
+                description: "the first".to_owned(),
+                updated_at: before.updated_at.plus_seconds(1),
+                ..before.clone()
+            };
+            store.replace(&before, &first).await.unwrap();
+            let second = KnowledgeBase {
+                owner: Some("bo".to_owned()),
+                updated_at: before.updated_at.plus_seconds(2),
+                ..before.clone()
+            };
+            let error = store.replace(&before, &second).await.unwrap_err();
+            assert!(matches!(error, StoreError::Conflict { .. }), "{error}");
+            assert_eq!(store.get(&before.id).await, Ok(Some(first.clone())));
+            store.remove(&before.id).await.unwrap();
+            let error = store.replace(&first, &first).await.unwrap_err();
+            assert!(matches!(error, StoreError::Conflict { .. }), "{error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_replaced_entry_moves_between_owners_in_one_step() {
+        let before = knowledge_base("kb", Some("anna"));
+        let store = catalog_with(std::slice::from_ref(&before)).await;
+        let after = KnowledgeBase {
+            owner: Some("bo".to_owned()),
+            ..before.clone()
+        };
+        store.replace(&before, &after).await.unwrap();
+        for (reader, count) in [("anna", 0), ("bo", 1)] {
+            let reach = Reach::Everything {
+                owner: Some(reader),
+            };
+            assert_eq!(store.read(&reach).await.unwrap().len(), count, "{reader}");
+        }
     }
 
     #[tokio::test]

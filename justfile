@@ -1,0 +1,46 @@
+# Commands for people who work on raglan; `just` lists them. Each is also a plain command: see .ci/run.
+
+# Lists the commands.
+default:
+    @just --list
+
+# Runs the whole system on this machine.
+dev *options:
+    cargo run -- dev {{ options }}
+
+# Formats the code.
+format:
+    cargo fmt --all
+
+# Looks for what the lints forbid.
+lint:
+    cargo fmt --all --check
+    cargo clippy --workspace --all-targets -- -D warnings
+
+# Runs the tests.
+test:
+    cargo test --workspace
+
+# Runs real MCP clients against the whole system (--quick, --write, --transcript).
+clients *options:
+    tests/clients/run {{ options }}
+
+# Runs the official conformance suite.
+conformance *revisions:
+    tests/conformance/run {{ revisions }}
+
+# Runs both functions under `cargo lambda watch`.
+watch:
+    tests/watch/run
+
+# Runs the requests of public bug reports against a bootstrap (default: the ordinary build).
+field *bootstrap:
+    tests/field/run {{ bootstrap }}
+
+# Checks licences, advisories and sources of the dependencies; needs `cargo install cargo-deny`.
+deny:
+    cargo deny check
+
+# Everything that a change has to pass.
+ci:
+    bash .ci/run

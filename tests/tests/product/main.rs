@@ -1,0 +1,19 @@
+//! Black-box tests of the product: function-URL events in, responses out, through the code that Lambda
+//! runs, against DynamoDB and SQS in this process. One program, because linking takes longer than
+//! the tests.
+
+#![expect(clippy::unwrap_used, reason = "in a test a failure is a failed test")]
+#![expect(clippy::too_many_lines, reason = "tables and whole answers are long")]
+
+mod answers;
+mod audit_trail;
+mod bad_input;
+mod command_line;
+mod faults;
+mod field_cases;
+mod limits;
+mod permission;
+mod protocol;
+mod sample;
+mod schemas;
+mod support;

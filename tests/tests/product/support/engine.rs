@@ -1,0 +1,171 @@
+//! An engine that does what a test tells it to.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use raglan_core::clock::Timestamp;
+use raglan_rag::backend::{
+    Backend, BackendError, Document, DocumentPage, Passage, Retrieval, RetrieveRequest, Statistics,
+};
+
+use super::world::NOW;
+
+/// What the engine does when it is asked about a knowledge base.
+#[derive(Debug, Clone)]
+pub enum Behaviour {
+    /// Gives these passages, whatever is asked.
+    Passages(Vec<Passage>),
+    /// Finds nothing.
+    Empty,
+    /// Panics with a text that nobody may see.
+    Panics,
+    /// Sleeps longer than anybody waits.
+    Hangs,
+    /// Cannot be reached; the cause holds things that nobody may see.
+    Unavailable(String),
+    /// Cannot apply a filter.
+    UnsupportedFilter(&'static str),
+}
+
+/// The engine of kind [`ScriptedEngine::KIND`]. Without an order it finds nothing.
+#[derive(Debug, Default)]
+pub struct ScriptedEngine {
+    behaviours: Mutex<HashMap<String, Behaviour>>,
+    requests: Mutex<Vec<RetrieveRequest>>,
+    calls: AtomicUsize,
+}
+
+impl ScriptedEngine {
+    /// The name of this kind of engine in the catalogue.
+    pub const KIND: &'static str = "scripted";
+
+    /// From now on the engine does this for the knowledge base.
+    pub fn order(&self, knowledge_base: &str, behaviour: Behaviour) {
+        self.behaviours
+            .lock()
+            .unwrap()
+            .insert(knowledge_base.to_owned(), behaviour);
+    }
+
+    /// How often the engine was asked anything.
+    pub fn calls(&self) -> usize {
+        self.calls.load(Ordering::SeqCst)
+    }
+
+    /// The searches that it was asked for.
+    pub fn requests(&self) -> Vec<RetrieveRequest> {
+        self.requests.lock().unwrap().clone()
+    }
+
+    async fn obey(&self, knowledge_base: &str) -> Result<Vec<Passage>, BackendError> {
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        let behaviour = self.behaviours.lock().unwrap().get(knowledge_base).cloned();
+        match behaviour.unwrap_or(Behaviour::Empty) {
+            Behaviour::Passages(passages) => Ok(passages),
+            Behaviour::Empty => Ok(Vec::new()),
+            Behaviour::Panics => panic!("a panic with a secret-of-the-engine in it"),
+            Behaviour::Hangs => {
+                tokio::time::sleep(Duration::from_hours(1)).await;
+                Ok(Vec::new())
+            }
+            Behaviour::Unavailable(cause) => Err(BackendError::Unavailable(cause)),
+            Behaviour::UnsupportedFilter(name) => {
+                Err(BackendError::UnsupportedFilter(name.to_owned()))
+            }
+        }
+    }
+}
+
+impl Backend for ScriptedEngine {
+    fn retrieve<'a>(
+        &'a self,
+        knowledge_base: &'a str,
+        request: &'a RetrieveRequest,
+    ) -> BoxFuture<'a, Result<Retrieval, BackendError>> {
+        self.requests.lock().unwrap().push(request.clone());
+        Box::pin(async move {
+            let passages = self.obey(knowledge_base).await?;
+            Ok(Retrieval {
+                matched: passages.len() as u64,
+                below_threshold: 0,
+                passages,
+            })
+        })
+    }
+
+    fn list_documents<'a>(
+        &'a self,
+        knowledge_base: &'a str,
+        after: Option<&'a str>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<DocumentPage, BackendError>> {
+        Box::pin(async move {
+            let passages = self.obey(knowledge_base).await?;
+            let mut documents: Vec<_> = passages.iter().map(document).collect();
+            documents.sort_by(|a, b| a.id.cmp(&b.id));
+            documents.dedup_by(|a, b| a.id == b.id);
+            documents.retain(|document| after.is_none_or(|after| document.id.as_str() > after));
+            let more = documents.len() > limit;
+            documents.truncate(limit);
+            Ok(DocumentPage { documents, more })
+        })
+    }
+
+    fn describe<'a>(
+        &'a self,
+        knowledge_base: &'a str,
+    ) -> BoxFuture<'a, Result<Statistics, BackendError>> {
+        Box::pin(async move {
+            let passages = self.obey(knowledge_base).await?;
+            Ok(Statistics {
+                document_count: Some(passages.len() as u64),
+                chunk_count: Some(passages.len() as u64),
+                sources: vec!["a script".to_owned()],
+                top_k_limit: 50,
+                indexed_at: Some(now()),
+                ..Statistics::default()
+            })
+        })
+    }
+}
+
+fn now() -> Timestamp {
+    Timestamp::parse(NOW).unwrap()
+}
+
+fn document(passage: &Passage) -> Document {
+    Document {
+        id: passage.document_id.clone(),
+        filename: passage.filename.clone(),
+        title: passage.title.clone(),
+        format: "markdown".to_owned(),
+        size_bytes: passage.content.len() as u64,
+        status: "indexed".to_owned(),
+        chunk_count: 1,
+        created_at: now(),
+        updated_at: now(),
+        guard_findings: std::collections::BTreeMap::new(),
+    }
+}
+
+/// The passage number `n` of a document of its own.
+pub fn passage(n: u16, content: &str) -> Passage {
+    Passage {
+        id: format!("passage-{n}"),
+        document_id: format!("document-{n}"),
+        chunk_index: 0,
+        // Exact in binary, so that it is written the same way everywhere.
+        score: 8.0 - f32::from(n) / 8.0,
+        content: content.to_owned(),
+        title: format!("Title {n}"),
+        filename: format!("folder/file-{n}.md"),
+        uri: Some(format!("https://wiki.example/{n}")),
+        section: Some("Chapter › Section".to_owned()),
+        page: Some(3),
+        updated_at: Some(now()),
+        metadata: BTreeMap::from([("domain".to_owned(), "hr".into())]),
+    }
+}

@@ -1,0 +1,13 @@
+//! What the tests stand on: a whole system in memory, requests into it, and answers out of it.
+
+pub mod engine;
+pub mod gate;
+pub mod knowledge;
+pub mod log;
+pub mod message;
+pub mod world;
+
+pub use engine::{Behaviour, passage};
+pub use log::{capture_log, capture_own_log};
+pub use message::{Answer, Request, call, rpc};
+pub use world::{NOW, World, id};

@@ -1,0 +1,302 @@
+//! The whole system in memory: tables and queue as the template defines them, both functions, an
+//! embedded index, an engine that obeys the test, a clock that stands still and repeatable randomness.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::convert::Infallible;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use raglan_audit::handler::Handler;
+use raglan_cli::local::emulators::{EmulatorOptions, Emulators};
+use raglan_cli::local::event_source::EventSource;
+use raglan_cli::local::provision::{LocalResources, provision};
+use raglan_cli::local::template::LocalTemplate;
+use raglan_core::audit::{AuditEvent, DEFAULT_RETENTION_DAYS};
+use raglan_core::catalog::{BackendReference, KnowledgeBase, KnowledgeBaseId};
+use raglan_core::clock::{Clock as _, ManualClock, Timestamp};
+use raglan_core::key::PlainKey;
+use raglan_core::key_record::{KeyRecord, ScopeKind};
+use raglan_core::random::SequenceRandom;
+use raglan_core::task::{Task, TaskStatus};
+use raglan_core::tool::Tool;
+use raglan_mcp::app::App;
+use raglan_mcp::backends::Backends;
+use raglan_mcp::config::Config;
+use raglan_rag::backend::Backend;
+use raglan_rag::embedded::EmbeddedBackend;
+use raglan_store::catalog::PutMode;
+use raglan_store::{AuditTable, AwsClients, CatalogStore, KeyStore};
+use tempfile::TempDir;
+
+use super::engine::{Behaviour, ScriptedEngine, passage};
+use super::gate::Gate;
+use super::knowledge::index_handbook;
+
+/// The moment at which the tests' clocks stand.
+pub const NOW: &str = "2026-11-30T08:15:00.000Z";
+
+/// A running system with these knowledge bases:
+///
+/// | id | owner | engine |
+/// |---|---|---|
+/// | `handbook` | none | embedded, three documents |
+/// | `script` | none | scripted, two passages |
+/// | `anna-notes` | anna | scripted, one passage |
+/// | `bo-notes` | bo | scripted, one passage |
+///
+/// and one task for each of them, `task-<id>`.
+pub struct World {
+    pub app: App,
+    pub clock: Arc<ManualClock>,
+    pub engine: Arc<ScriptedEngine>,
+    /// The function's way to DynamoDB.
+    pub dynamodb: Gate,
+    /// The function's way to SQS.
+    pub sqs: Gate,
+    pub clients: AwsClients,
+    pub resources: LocalResources,
+    pub index_dir: PathBuf,
+    key_seed: AtomicU64,
+    _emulators: Emulators,
+    _folder: TempDir,
+}
+
+/// The identifier of a knowledge base.
+pub fn id(text: &str) -> KnowledgeBaseId {
+    KnowledgeBaseId::parse(text).unwrap()
+}
+
+impl World {
+    /// A system with the default configuration.
+    pub async fn start() -> Self {
+        Self::configured(|_| {}).await
+    }
+
+    /// A system whose MCP function is configured by `change`.
+    pub async fn configured(change: impl FnOnce(&mut Config)) -> Self {
+        let world = Self::without_knowledge(change).await;
+        index_handbook(&world.index_dir, &id("handbook"), world.clock.now());
+        world
+            .add_knowledge_base("handbook", None, BackendReference::EMBEDDED)
+            .await;
+        world
+            .add_knowledge_base("script", None, ScriptedEngine::KIND)
+            .await;
+        world
+            .add_knowledge_base("anna-notes", Some("anna"), ScriptedEngine::KIND)
+            .await;
+        world
+            .add_knowledge_base("bo-notes", Some("bo"), ScriptedEngine::KIND)
+            .await;
+        let say = |knowledge_base: &str, passages| {
+            world
+                .engine
+                .order(knowledge_base, Behaviour::Passages(passages));
+        };
+        say(
+            "script",
+            vec![
+                passage(1, "Leave is thirty days a year for every employee."),
+                passage(2, "Travel is booked by the travel desk."),
+            ],
+        );
+        say(
+            "anna-notes",
+            vec![passage(3, "Anna keeps notes about leave.")],
+        );
+        say("bo-notes", vec![passage(4, "Bo keeps notes about leave.")]);
+        world
+    }
+
+    /// A system without a single knowledge base.
+    pub async fn without_knowledge(change: impl FnOnce(&mut Config)) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let index_dir = folder.path().join("index");
+        let emulators = Emulators::start(EmulatorOptions::default()).await.unwrap();
+        let clients = emulators.clients();
+        let resources = provision(&clients, &LocalTemplate::embedded().unwrap())
+            .await
+            .unwrap();
+
+        let variables = HashMap::from([
+            ("KEYS_TABLE", resources.keys_table.clone()),
+            ("CATALOG_TABLE", resources.catalog_table.clone()),
+            ("STATE_TABLE", resources.state_table.clone()),
+            ("AUDIT_QUEUE_URL", resources.audit_queue_url.clone()),
+            (
+                "CURSOR_SECRET",
+                "a secret of the tests, 32 bytes and more".to_owned(),
+            ),
+            ("INDEX_DIR", index_dir.display().to_string()),
+            // The tests of the limits set their own: elsewhere no answer may depend on the one before.
+            ("RATE_LIMIT_PER_MINUTE", "0".to_owned()),
+            ("DAILY_QUOTAS", "none".to_owned()),
+            ("AUTH_FAILURES_PER_MINUTE", "0".to_owned()),
+        ]);
+        let mut config = Config::from_lookup(|name| variables.get(name).cloned()).unwrap();
+        change(&mut config);
+
+        let dynamodb = Gate::before(&emulators.dynamodb_url).await;
+        let sqs = Gate::before(&emulators.sqs_url).await;
+        let engine = Arc::new(ScriptedEngine::default());
+        let embedded_dir = config.index_dir.clone();
+        let embedded = EmbeddedBackend::new(embedded_dir.clone());
+        let engines: [(String, Arc<dyn Backend>); 2] = [
+            (BackendReference::EMBEDDED.to_owned(), Arc::new(embedded)),
+            (
+                ScriptedEngine::KIND.to_owned(),
+                Arc::clone(&engine) as Arc<dyn Backend>,
+            ),
+        ];
+        let clock = Arc::new(ManualClock::at(Timestamp::parse(NOW).unwrap()));
+        let app = App::new(
+            config,
+            &AwsClients::for_local_endpoints(&dynamodb.url, &sqs.url),
+            Backends::new(engines),
+            Arc::clone(&clock) as _,
+            Arc::new(SequenceRandom::seeded(1)),
+        );
+        Self {
+            app,
+            clock,
+            engine,
+            dynamodb,
+            sqs,
+            clients,
+            resources,
+            index_dir: embedded_dir,
+            key_seed: AtomicU64::new(1_000),
+            _emulators: emulators,
+            _folder: folder,
+        }
+    }
+
+    /// The table of keys.
+    pub fn keys(&self) -> KeyStore {
+        KeyStore::new(
+            self.clients.dynamodb.clone(),
+            self.resources.keys_table.clone(),
+        )
+    }
+
+    /// The catalogue.
+    pub fn catalog(&self) -> CatalogStore {
+        CatalogStore::new(
+            self.clients.dynamodb.clone(),
+            self.resources.catalog_table.clone(),
+        )
+    }
+
+    /// A key that may do everything.
+    pub async fn full_key(&self) -> PlainKey {
+        self.key("key-full", |_| {}).await
+    }
+
+    /// A system key for every tool and knowledge base, as `change` has it.
+    pub async fn key(&self, key_id: &str, change: impl FnOnce(&mut KeyRecord)) -> PlainKey {
+        let seed = self.key_seed.fetch_add(1, Ordering::SeqCst);
+        let key = PlainKey::generate(&SequenceRandom::seeded(seed)).unwrap();
+        let mut record = KeyRecord {
+            key_hash: key.hash(),
+            key_id: key_id.to_owned(),
+            name: format!("the key {key_id}"),
+            fingerprint: key.fingerprint(),
+            owner: None,
+            tools: Tool::ALL.into_iter().collect(),
+            scope: ScopeKind::All,
+            kb_ids: BTreeSet::new(),
+            enabled: true,
+            created_at: self.clock.now(),
+            expires_at: None,
+            revoked_at: None,
+            last_used_at: None,
+            replaced_by: None,
+            grace_ends_at: None,
+            rate_limit: None,
+            daily_quotas: BTreeMap::new(),
+        };
+        change(&mut record);
+        self.keys().put_new(&record).await.unwrap();
+        key
+    }
+
+    /// Changes the record of a key.
+    pub async fn change_key(&self, key: &PlainKey, change: impl FnOnce(&mut KeyRecord)) {
+        let mut record = self.keys().find(&key.hash()).await.unwrap().unwrap();
+        change(&mut record);
+        self.keys().put(&record).await.unwrap();
+    }
+
+    /// Adds a knowledge base and its task.
+    pub async fn add_knowledge_base(&self, name: &str, owner: Option<&str>, kind: &str) {
+        let now = self.clock.now();
+        let entry = KnowledgeBase {
+            id: id(name),
+            name: format!("The {name}"),
+            description: format!("What the {name} covers."),
+            owner: owner.map(ToOwned::to_owned),
+            backend: BackendReference {
+                kind: kind.to_owned(),
+                id: name.to_owned(),
+            },
+            strategy: "bm25".to_owned(),
+            document_count: Some(3),
+            chunk_count: Some(3),
+            created_at: now,
+            updated_at: now,
+        };
+        self.catalog()
+            .put(&entry, PutMode::CreateOnly)
+            .await
+            .unwrap();
+        let task = Task {
+            id: format!("task-{name}"),
+            kb_id: id(name),
+            document_id: None,
+            status: TaskStatus::Succeeded,
+            retry_count: 0,
+            error: None,
+            created_at: now,
+            updated_at: now,
+        };
+        self.catalog()
+            .put_task(&task, now.plus_seconds(3600))
+            .await
+            .unwrap();
+    }
+
+    /// Runs the audit function until the queue is empty, and reads the trail of the clock's day.
+    pub async fn audit_events(&self) -> Vec<AuditEvent> {
+        self.drain_queue().await;
+        let table = AuditTable::new(
+            self.clients.dynamodb.clone(),
+            self.resources.audit_table.clone(),
+        );
+        table.by_day(&self.clock.now().day(), None).await.unwrap()
+    }
+
+    /// Hands everything in the queue to the audit function, as Lambda would.
+    pub async fn drain_queue(&self) {
+        let table = AuditTable::new(
+            self.clients.dynamodb.clone(),
+            self.resources.audit_table.clone(),
+        );
+        let handler = Handler::new(table, DEFAULT_RETENTION_DAYS);
+        let url = self.resources.audit_queue_url.clone();
+        let source = EventSource::connect(&self.clients, url).await.unwrap();
+        let handle = async |event| Ok::<_, Infallible>(handler.handle(event).await);
+        assert_eq!(source.drain(&handle).await, Ok(0));
+    }
+
+    /// Every item of the audit table, as it is stored.
+    pub async fn audit_items(&self) -> Vec<HashMap<String, AttributeValue>> {
+        let scan = self
+            .clients
+            .dynamodb
+            .scan()
+            .table_name(&self.resources.audit_table);
+        scan.send().await.unwrap().items.unwrap_or_default()
+    }
+}
