@@ -46,7 +46,7 @@ pub enum KeyCommand {
     /// Makes a key and shows it once, with what clients need to use it
     #[command(after_help = CREATE_EXAMPLES)]
     Create(CreateArguments),
-    /// Takes over a key that was issued elsewhere, by its SHA-256
+    /// Takes over a key that was issued elsewhere, by its SHA-256, or grants to an OAuth subject
     #[command(after_help = IMPORT_EXAMPLES)]
     Import(ImportArguments),
     /// Lists keys, never their secrets
@@ -102,7 +102,8 @@ output:
 const IMPORT_EXAMPLES: &str = "\
 Examples:
   printf %s \"$OLD_KEY\" | sha256sum | cut -c1-64     # on the machine that has the key
-  raglan key import 'old gateway' --sha256 9f86d081884c7d65…  --tools retrieve --kb handbook";
+  raglan key import 'old gateway' --sha256 9f86d081884c7d65…  --tools retrieve --kb handbook
+  raglan key import 'anna' --oauth-issuer https://id.example --oauth-subject 8f1c… --tools all --kb all";
 
 const GRANT_EXAMPLES: &str = "\
 --tools and --kb set the whole list; --add-… and --remove-… change what is there.
@@ -209,15 +210,34 @@ pub struct CreateArguments {
     pub handover: HandoverArguments,
 }
 
+/// Who presents what is imported: the holder of a key, or the subject of access tokens.
+#[derive(Debug, Clone, Args)]
+pub struct ImportedHolder {
+    /// SHA-256 of the whole key, 64 hexadecimal digits
+    #[arg(
+        long,
+        value_name = "HEX",
+        required_unless_present = "oauth_subject",
+        conflicts_with_all = ["oauth_issuer", "oauth_subject"]
+    )]
+    pub sha256: Option<String>,
+    /// Instead of a key: the issuer of access tokens, exactly as in their claim `iss`
+    #[arg(long, value_name = "URL", requires = "oauth_subject", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    pub oauth_issuer: Option<String>,
+    /// Whose access tokens: exactly their claim `sub`
+    #[arg(long, value_name = "SUB", requires = "oauth_issuer", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    pub oauth_subject: Option<String>,
+}
+
 /// `raglan key import`
 #[derive(Debug, Clone, Args)]
 pub struct ImportArguments {
     /// What the key is for
     #[arg(value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub name: String,
-    /// SHA-256 of the whole key, 64 hexadecimal digits
-    #[arg(long, value_name = "HEX")]
-    pub sha256: String,
+    /// Where what it may do is found again.
+    #[command(flatten)]
+    pub holder: ImportedHolder,
     /// What it may do.
     #[command(flatten)]
     pub grants: NewGrants,

@@ -14,7 +14,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::arguments::{
-    CreateArguments, HandoverArguments, ImportArguments, NewGrants, RotateArguments,
+    CreateArguments, HandoverArguments, ImportArguments, ImportedHolder, NewGrants, RotateArguments,
 };
 use super::find::find;
 use super::handover::{Handover, Secret};
@@ -68,11 +68,10 @@ pub(super) async fn import(
     session: &mut Session<'_>,
     arguments: ImportArguments,
 ) -> anyhow::Result<Outcome> {
-    let digits = arguments.sha256.trim().to_ascii_lowercase();
-    let hash = KeyHash::try_from(digits).map_err(|error| Failure::Usage(error.to_string()))?;
+    let hash = imported_hash(&arguments.holder)?;
     let keys = session.target.keys()?;
     if let Some(known) = keys.find(&hash).await? {
-        let message = format!("that key is known already: it is {}", known.key_id);
+        let message = format!("this is known already: it is {}", known.key_id);
         return Err(Failure::Refused(message).into());
     }
     let record = new_record(
@@ -86,10 +85,15 @@ pub(super) async fn import(
         session.clock.now(),
     )?;
     let ledger = session.ledger(WhenUnrecorded::Refuse).await?;
+    let mut details = details(&record);
+    if let Some(oauth_subject) = &arguments.holder.oauth_subject {
+        details["oauth_issuer"] = arguments.holder.oauth_issuer.as_deref().into();
+        details["oauth_subject"] = oauth_subject.as_str().into();
+    }
     let changes = [Change {
         action: "key.import",
         subject: subject(&record),
-        details: details(&record),
+        details,
     }];
     let outcome = ledger
         .make(
@@ -102,6 +106,16 @@ pub(super) async fn import(
     session.show(&KeyView::of(&record, now), || view::describe(&record, now))?;
     warn_about_reach(session, &record).await;
     Ok(outcome)
+}
+
+/// Under which the record is stored: the hash of a key, or that of an OAuth subject.
+fn imported_hash(holder: &ImportedHolder) -> Result<KeyHash, Failure> {
+    if let (Some(issuer), Some(subject)) = (&holder.oauth_issuer, &holder.oauth_subject) {
+        return Ok(KeyHash::of_subject(issuer, subject));
+    }
+    let digits = holder.sha256.as_deref().unwrap_or_default().trim();
+    KeyHash::try_from(digits.to_ascii_lowercase())
+        .map_err(|error| Failure::Usage(error.to_string()))
 }
 
 /// `raglan key rotate`

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use http::HeaderMap;
 use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderName};
 use raglan_core::access::Grant;
 use raglan_core::clock::Timestamp;
 use raglan_core::key::{KeyHash, MalformedKey, PlainKey, fingerprint_of_unknown};
@@ -14,8 +14,11 @@ use crate::oauth::{
     IssuerKeysError, Oauth, OauthError, TokenBearer, TokenError, looks_like_a_token,
 };
 
-/// Longer `Authorization` headers are refused unread.
+/// Longer headers are refused unread.
 const HEADER_MAX_BYTES: usize = 8 * 1024;
+const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+/// How an `Authorization` header begins that signs the request for AWS and names nobody to us.
+const AWS_SIGNATURE: &str = "AWS4-HMAC-SHA256 ";
 
 /// Whoever holds a good key.
 #[derive(Debug, Clone)]
@@ -52,10 +55,11 @@ impl From<KeyRecord> for Caller {
 /// checked right now.
 #[derive(Debug, thiserror::Error)]
 pub enum AuthenticationError {
-    /// There is no `Authorization` header.
+    /// There is neither an `Authorization` nor an `X-Api-Key` header.
     #[error("no authorization header")]
     Missing,
-    /// There are several, or it is oversized, no text, or not of the scheme `Bearer`.
+    /// There are several, or it is oversized, no text, not of the scheme `Bearer`, or the two headers
+    /// differ.
     #[error("unusable authorization header")]
     UnusableHeader,
     /// What was presented cannot be a key.
@@ -154,7 +158,7 @@ pub fn presented(
     headers: &HeaderMap,
     tokens_accepted: bool,
 ) -> Result<Presented<'_>, AuthenticationError> {
-    let text = bearer_token(headers)?;
+    let text = credentials(headers)?;
     if tokens_accepted && looks_like_a_token(text) {
         return Ok(Presented::Token(text));
     }
@@ -207,24 +211,48 @@ pub fn recognise(
     }
 }
 
-/// The credentials of the scheme `Bearer` (RFC 6750 §2.1; RFC 9110 §11.1: the scheme's case does not
-/// matter).
-fn bearer_token(headers: &HeaderMap) -> Result<&str, AuthenticationError> {
-    let mut values = headers.get_all(AUTHORIZATION).iter();
-    let value = values.next().ok_or(AuthenticationError::Missing)?;
+/// The one credential of a request: `Authorization: Bearer` or, where a front needs that header for
+/// itself, `X-Api-Key`. Both may be there only if they say the same.
+fn credentials(headers: &HeaderMap) -> Result<&str, AuthenticationError> {
+    let api_key = only_value(headers, &X_API_KEY)?.map(str::trim);
+    let authorization = only_value(headers, &AUTHORIZATION)?;
+    match (api_key, authorization) {
+        (None, None) => Err(AuthenticationError::Missing),
+        (None, Some(authorization)) => bearer_token(authorization),
+        // CloudFront signs what it sends to a function URL, and the signature takes this header.
+        (Some(api_key), Some(authorization)) if authorization.starts_with(AWS_SIGNATURE) => {
+            Ok(api_key)
+        }
+        (Some(api_key), Some(authorization)) if bearer_token(authorization)? != api_key => {
+            Err(AuthenticationError::UnusableHeader)
+        }
+        (Some(api_key), _) => Ok(api_key),
+    }
+}
+
+/// The value of a header that may be there once.
+fn only_value<'a>(
+    headers: &'a HeaderMap,
+    name: &HeaderName,
+) -> Result<Option<&'a str>, AuthenticationError> {
+    let mut values = headers.get_all(name).iter();
+    let Some(value) = values.next() else {
+        return Ok(None);
+    };
     if values.next().is_some() || value.len() > HEADER_MAX_BYTES {
         return Err(AuthenticationError::UnusableHeader);
     }
-    let text = value
-        .to_str()
-        .map_err(|_| AuthenticationError::UnusableHeader)?;
-    let (scheme, rest) = text
-        .split_once(' ')
-        .ok_or(AuthenticationError::UnusableHeader)?;
-    if scheme.eq_ignore_ascii_case("bearer") {
-        Ok(rest.trim())
-    } else {
-        Err(AuthenticationError::UnusableHeader)
+    let text = value.to_str();
+    text.map(Some)
+        .map_err(|_| AuthenticationError::UnusableHeader)
+}
+
+/// The credentials of the scheme `Bearer` (RFC 6750 §2.1; RFC 9110 §11.1: the scheme's case does not
+/// matter).
+fn bearer_token(authorization: &str) -> Result<&str, AuthenticationError> {
+    match authorization.split_once(' ') {
+        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("bearer") => Ok(rest.trim()),
+        _ => Err(AuthenticationError::UnusableHeader),
     }
 }
 
@@ -239,7 +267,7 @@ mod tests {
         for value in values {
             headers.append(AUTHORIZATION, HeaderValue::from_str(value).unwrap());
         }
-        bearer_token(&headers).ok().map(ToOwned::to_owned)
+        credentials(&headers).ok().map(ToOwned::to_owned)
     }
 
     #[test]
@@ -269,5 +297,32 @@ mod tests {
     fn headers_that_a_front_joined_with_a_comma_are_no_key() {
         let presented = token(&["Bearer mk_test_0123456789, Bearer mk_test_0123456789"]).unwrap();
         assert!(PlainKey::parse(&presented).is_err());
+    }
+
+    #[test]
+    fn the_key_may_come_in_x_api_key_but_never_beside_another_one() {
+        let of = |pairs: &[(&'static str, &'static str)]| {
+            let mut headers = HeaderMap::new();
+            for (name, value) in pairs {
+                headers.append(*name, HeaderValue::from_static(value));
+            }
+            credentials(&headers).ok().map(ToOwned::to_owned)
+        };
+        let signature = ("authorization", "AWS4-HMAC-SHA256 Credential=a, Signature=b");
+        for accepted in [
+            &[("x-api-key", " abc ")][..],
+            &[("x-api-key", "abc"), ("authorization", "Bearer abc")],
+            &[("x-api-key", "abc"), signature],
+        ] {
+            assert_eq!(of(accepted).as_deref(), Some("abc"), "{accepted:?}");
+        }
+        for refused in [
+            &[("x-api-key", "abc"), ("authorization", "Bearer abd")][..],
+            &[("x-api-key", "abc"), ("authorization", "Basic abc")],
+            &[("x-api-key", "abc"), ("x-api-key", "abc")],
+            &[signature],
+        ] {
+            assert_eq!(of(refused), None, "{refused:?}");
+        }
     }
 }

@@ -124,7 +124,7 @@ fn preflight() -> Reply {
     headers.insert(
         ACCESS_CONTROL_ALLOW_HEADERS,
         HeaderValue::from_static(
-            "authorization, content-type, accept, mcp-protocol-version, mcp-session-id, \
+            "authorization, x-api-key, content-type, accept, mcp-protocol-version, mcp-session-id, \
              mcp-method, mcp-name, last-event-id, traceparent, tracestate",
         ),
     );

@@ -57,7 +57,7 @@ pub struct KeyRecord {
     /// From this moment on the replaced key does not work any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grace_ends_at: Option<Timestamp>,
-    /// Requests per second and burst; `None` takes the deployment's default.
+    /// Requests per minute and burst; `None` takes the deployment's default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_limit: Option<RateLimit>,
     /// Calls per day (UTC) and tool; a tool that is not named takes the deployment's default.

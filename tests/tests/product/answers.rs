@@ -455,7 +455,7 @@ async fn an_allowed_origin_may_read_every_answer() {
     {
       "status": 204,
       "headers": {
-        "access-control-allow-headers": "authorization, content-type, accept, mcp-protocol-version, mcp-session-id, mcp-method, mcp-name, last-event-id, traceparent, tracestate",
+        "access-control-allow-headers": "authorization, x-api-key, content-type, accept, mcp-protocol-version, mcp-session-id, mcp-method, mcp-name, last-event-id, traceparent, tracestate",
         "access-control-allow-methods": "POST",
         "access-control-allow-origin": "http://localhost:5173",
         "access-control-expose-headers": "mcp-session-id, www-authenticate, retry-after, ratelimit, ratelimit-policy",
@@ -761,7 +761,7 @@ async fn a_store_that_is_away_is_a_503_and_never_a_401() {
       },
       "body": {
         "error": "temporarily_unavailable",
-        "message": "The key cannot be checked right now. It may well be good: try again shortly.",
+        "message": "The store cannot be reached right now. Your key may well be good: try again shortly.",
         "request_id": "00000000-0000-4000-8000-000000000001"
       }
     }

@@ -1,5 +1,8 @@
 //! A key from its creation to its end, seen by the operator and by the client.
 
+use raglan_core::key::KeyHash;
+use serde_json::json;
+
 use crate::Outcome;
 use crate::testing::{DAY, World};
 
@@ -160,6 +163,33 @@ async fn a_key_that_was_issued_elsewhere_works_by_its_hash_alone() {
         .run(&["key", "import", "x", "--sha256", &upper[1..]])
         .await;
     assert_eq!(bad.outcome, Outcome::Usage);
+}
+
+#[tokio::test]
+async fn what_an_oauth_subject_may_do_is_stored_under_its_issuer_and_name_and_audited() {
+    let world = World::start().await;
+    let (issuer, subject) = ("https://id.example", "anna");
+    let of_subject = ["--oauth-issuer", issuer, "--oauth-subject", subject];
+    let line = [
+        &["key", "import", "anna"],
+        &of_subject[..],
+        &["--tools", "retrieve", "--kb", "all", "--json"],
+    ]
+    .concat();
+    let imported = world.run(&line).await;
+    assert_eq!(imported.outcome, Outcome::Done, "{imported:?}");
+    let hash = KeyHash::of_subject(issuer, subject);
+    assert_eq!(imported.text("/fingerprint"), hash.fingerprint());
+    let events = world.trail().await;
+    assert!(!events.is_empty());
+    for event in events {
+        let details = event.administration.unwrap().details;
+        assert_eq!(
+            (&details["oauth_issuer"], &details["oauth_subject"]),
+            (&json!(issuer), &json!(subject))
+        );
+    }
+    assert_eq!(world.run(&line).await.outcome, Outcome::Refused);
 }
 
 #[tokio::test]

@@ -13,6 +13,7 @@ use raglan_outbound::{Bounds, OutboundClient, OutboundError};
 use serde::Deserialize;
 use tokio::sync::Mutex;
 
+use super::metadata::split_origin;
 use super::token::PublicKey;
 
 /// Keys are fetched anew after this long.
@@ -23,12 +24,6 @@ const BOUNDS: Bounds = Bounds {
     time: Duration::from_secs(3),
     response_max_bytes: 256 * 1024,
 };
-/// Where issuers say where their keys are (RFC 8414 §3, `OpenID` Connect Discovery §4).
-const DISCOVERY: [&str; 2] = [
-    "/.well-known/oauth-authorization-server",
-    "/.well-known/openid-configuration",
-];
-
 /// The issuer's keys cannot be had.
 #[derive(Debug, thiserror::Error)]
 pub enum IssuerKeysError {
@@ -136,8 +131,7 @@ impl IssuerKeys {
 
     async fn fetch(&self) -> Result<BTreeMap<String, PublicKey>, IssuerKeysError> {
         let mut first_error = None;
-        for place in DISCOVERY {
-            let url = format!("{}{place}", self.issuer.trim_end_matches('/'));
+        for url in metadata_urls(&self.issuer) {
             match self.get::<Metadata>(&url).await {
                 // RFC 8414 §3.3: metadata of another issuer must not be used.
                 Ok(metadata) if metadata.issuer == self.issuer => {
@@ -180,6 +174,21 @@ impl IssuerKeys {
     }
 }
 
+/// Where an issuer may say where its keys are, in the order in which MCP wants them tried: before the
+/// path (RFC 8414 §3.1) and, for `OpenID` Connect Discovery (§4), after it as well.
+fn metadata_urls(issuer: &str) -> Vec<String> {
+    let issuer = issuer.trim_end_matches('/');
+    let (origin, path) = split_origin(issuer);
+    let mut urls = vec![
+        format!("{origin}/.well-known/oauth-authorization-server{path}"),
+        format!("{origin}/.well-known/openid-configuration{path}"),
+    ];
+    if !path.is_empty() {
+        urls.push(format!("{issuer}/.well-known/openid-configuration"));
+    }
+    urls
+}
+
 fn choose(by_id: &BTreeMap<String, PublicKey>, key_id: Option<&str>) -> Option<PublicKey> {
     match key_id {
         Some(key_id) => by_id.get(key_id).cloned(),
@@ -213,5 +222,31 @@ fn public_key(key: &JsonWebKey) -> Option<PublicKey> {
             (point.len() == 65).then_some(PublicKey::P256 { point })
         }
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_issuer_with_a_path_is_looked_up_before_and_after_the_path() {
+        for issuer in ["https://id.example", "https://id.example/"] {
+            assert_eq!(
+                metadata_urls(issuer),
+                [
+                    "https://id.example/.well-known/oauth-authorization-server",
+                    "https://id.example/.well-known/openid-configuration",
+                ]
+            );
+        }
+        assert_eq!(
+            metadata_urls("https://id.example/realms/kb"),
+            [
+                "https://id.example/.well-known/oauth-authorization-server/realms/kb",
+                "https://id.example/.well-known/openid-configuration/realms/kb",
+                "https://id.example/realms/kb/.well-known/openid-configuration",
+            ]
+        );
     }
 }

@@ -37,7 +37,7 @@ pub fn challenge(config: &OauthConfig, insufficient_scope: bool) -> String {
 }
 
 /// `https://host/mcp` → `https://host` and `/mcp`.
-fn split_origin(url: &str) -> (&str, &str) {
+pub fn split_origin(url: &str) -> (&str, &str) {
     let after_scheme = url.find("://").map_or(0, |at| at + 3);
     match url[after_scheme..].find('/') {
         Some(at) => url.split_at(after_scheme + at),

@@ -143,8 +143,19 @@ pub struct Claims {
     exp: f64,
     #[serde(default)]
     nbf: Option<f64>,
+    /// Some issuers send a list.
     #[serde(default)]
-    scope: Option<String>,
+    scope: Option<Scopes>,
+    /// What Okta and Microsoft Entra ID send instead of `scope`.
+    #[serde(default)]
+    scp: Option<Scopes>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
+enum Scopes {
+    Joined(String),
+    Listed(Vec<String>),
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -192,10 +203,12 @@ impl Claims {
 
     /// What it may be used for.
     pub fn scopes(&self) -> impl Iterator<Item = &str> {
-        self.scope
-            .as_deref()
-            .unwrap_or_default()
-            .split_ascii_whitespace()
+        let texts = match self.scope.as_ref().or(self.scp.as_ref()) {
+            None => &[][..],
+            Some(Scopes::Joined(text)) => std::slice::from_ref(text),
+            Some(Scopes::Listed(texts)) => texts,
+        };
+        texts.iter().flat_map(|text| text.split_ascii_whitespace())
     }
 }
 
@@ -274,6 +287,24 @@ mod tests {
         let mut several = claims();
         several["aud"] = json!(["https://other.example", "https://kb.example/mcp"]);
         assert!(check(&issuer, &header(), &several).is_ok());
+    }
+
+    #[test]
+    fn scopes_are_read_under_both_names_and_in_both_forms() {
+        let issuer = Issuer::new();
+        for (name, value) in [
+            ("scope", json!("raglan openid")),
+            ("scope", json!(["raglan", "openid"])),
+            ("scp", json!("raglan openid")),
+            ("scp", json!(["raglan", "openid"])),
+        ] {
+            let mut claims = claims();
+            claims.as_object_mut().unwrap().remove("scope");
+            claims[name] = value;
+            let accepted = check(&issuer, &header(), &claims).unwrap();
+            let scopes: Vec<_> = accepted.scopes().collect();
+            assert_eq!(scopes, ["raglan", "openid"], "{claims}");
+        }
     }
 
     #[test]
