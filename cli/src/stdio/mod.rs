@@ -4,20 +4,29 @@
 
 mod bridge;
 
+use std::io::BufRead as _;
+use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
-use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::io::AsyncWriteExt as _;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Semaphore, mpsc};
 
 use self::bridge::Bridge;
 use crate::Outcome;
 use crate::arguments::StdioArguments;
 use crate::dev::{self, Functions};
+use crate::local::emulators::EmulatorError;
 use crate::system::LocalSystem;
 
 /// Messages that may be under way at the same time.
 const CONCURRENT_MESSAGES: usize = 16;
+/// A host may start the next server while the one before still ends: TypeScript clients look at a first
+/// one only to learn which revisions it has.
+const FOLDER_TRIES: u32 = 50;
+const FOLDER_PAUSE: Duration = Duration::from_millis(200);
 /// The variable that holds the key.
 const KEY_VARIABLE: &str = "RAGLAN_KEY";
 
@@ -35,7 +44,7 @@ pub async fn run(arguments: StdioArguments) -> anyhow::Result<Outcome> {
         carry(Bridge::new(url, key)).await?;
         return Ok(Outcome::Done);
     }
-    let system = LocalSystem::start(&arguments.state_dir).await.context(
+    let system = start_system(&arguments.state_dir).await.context(
         "the local system cannot start; when `raglan dev` runs, name its endpoint with --url",
     )?;
     if system.catalog().list_all().await?.is_empty() {
@@ -59,7 +68,43 @@ pub async fn run(arguments: StdioArguments) -> anyhow::Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// Carries lines both ways until the input ends and everything is answered.
+/// Starts the local system, as soon as nobody else uses its folder.
+async fn start_system(folder: &Path) -> anyhow::Result<LocalSystem> {
+    for _ in 1..FOLDER_TRIES {
+        match LocalSystem::start(folder).await {
+            Err(error) if is_in_use(&error) => tokio::time::sleep(FOLDER_PAUSE).await,
+            started => return started,
+        }
+    }
+    LocalSystem::start(folder).await
+}
+
+fn is_in_use(error: &anyhow::Error) -> bool {
+    matches!(
+        error.downcast_ref(),
+        Some(EmulatorError::FolderInUse { .. })
+    )
+}
+
+/// The lines of standard input, until it ends or the host asks the program to end. A thread of its own
+/// reads, because a read cannot be cancelled and must not keep the program from ending.
+fn input_lines() -> anyhow::Result<mpsc::Receiver<std::io::Result<Vec<u8>>>> {
+    let (lines, received) = mpsc::channel(CONCURRENT_MESSAGES);
+    std::thread::Builder::new()
+        .name("stdin".to_owned())
+        .spawn(move || {
+            for line in std::io::stdin().lock().split(b'\n') {
+                if lines.blocking_send(line).is_err() {
+                    return;
+                }
+            }
+        })
+        .context("standard input cannot be read")?;
+    Ok(received)
+}
+
+/// Carries lines both ways until the input ends or the program is asked to end, and everything is
+/// answered.
 async fn carry(bridge: Bridge) -> anyhow::Result<()> {
     let bridge = Arc::new(bridge);
     let places = Arc::new(Semaphore::new(CONCURRENT_MESSAGES));
@@ -73,13 +118,19 @@ async fn carry(bridge: Bridge) -> anyhow::Result<()> {
         }
         Ok::<_, std::io::Error>(())
     });
-    let mut lines = BufReader::new(tokio::io::stdin()).lines();
-    while let Some(line) = lines
-        .next_line()
-        .await
-        .context("standard input cannot be read")?
-    {
-        if line.trim().is_empty() {
+    let mut lines = input_lines()?;
+    let mut terminated = signal(SignalKind::terminate()).context("no signal can be awaited")?;
+    loop {
+        let line = tokio::select! {
+            line = lines.recv() => line,
+            _ = terminated.recv() => None,
+            _ = tokio::signal::ctrl_c() => None,
+        };
+        let Some(line) = line else { break };
+        let line = line.context("standard input cannot be read")?;
+        // What is not UTF-8 is not JSON either and is answered as that.
+        let line = String::from_utf8_lossy(&line).trim().to_owned();
+        if line.is_empty() {
             continue;
         }
         let place = Arc::clone(&places).acquire_owned().await?;

@@ -308,7 +308,10 @@ mod tests {
             }
             credentials(&headers).ok().map(ToOwned::to_owned)
         };
-        let signature = ("authorization", "AWS4-HMAC-SHA256 Credential=a, Signature=b");
+        let signature = (
+            "authorization",
+            "AWS4-HMAC-SHA256 Credential=a, Signature=b",
+        );
         for accepted in [
             &[("x-api-key", " abc ")][..],
             &[("x-api-key", "abc"), ("authorization", "Bearer abc")],

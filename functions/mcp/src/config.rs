@@ -366,6 +366,24 @@ mod tests {
     }
 
     #[test]
+    fn the_documented_variables_are_the_ones_that_are_read() {
+        let asked = std::cell::RefCell::new(std::collections::BTreeSet::new());
+        let _ = Config::from_lookup(|name| {
+            asked.borrow_mut().insert(name.to_owned());
+            None
+        });
+        let documents = include_str!("../../../docs/configuration.md");
+        let section = documents
+            .split("\n## ")
+            .find(|part| part.starts_with("MCP function"));
+        let documented = section
+            .unwrap()
+            .lines()
+            .filter_map(|line| Some(line.strip_prefix("| `")?.split('`').next()?.to_owned()));
+        assert_eq!(asked.into_inner(), documented.collect());
+    }
+
+    #[test]
     fn the_secret_cannot_be_printed() {
         let config = read(&GOOD).unwrap();
         assert!(!format!("{config:?}").contains("0123456789abcdef"));
