@@ -33,6 +33,18 @@ conformance *revisions:
 watch:
     tests/watch/run
 
+# Runs stdio hosts against `raglan stdio`.
+stdio:
+    tests/stdio/run
+
+# Runs a real OpenID provider and a client that finds it.
+oauth:
+    tests/oauth/run
+
+# Runs the TypeScript client in a page in headless Chromium.
+browser:
+    tests/browser/run
+
 # Runs the requests of public bug reports against a bootstrap (default: the ordinary build).
 field *bootstrap:
     tests/field/run {{ bootstrap }}

@@ -107,11 +107,12 @@ pub struct DevArguments {
     /// Start only what AWS would provide, for functions that run elsewhere (`cargo lambda watch`)
     #[arg(long, requires = "env_file")]
     pub emulators_only: bool,
-    /// Write the functions' environment and a key (`RAGLAN_KEY`) to this file, readable by you alone
+    /// Write the functions' environment and a key (`RAGLAN_KEY`) to this new file, readable by you
+    /// alone; it is removed at the end
     #[arg(long, value_name = "FILE", requires = "emulators_only")]
     pub env_file: Option<PathBuf>,
     /// Hand audit events to the function `audit` of a Lambda endpoint instead of handling them here,
-    /// for example <http://127.0.0.1:9000>
+    /// for example `http://127.0.0.1:9000`
     #[arg(long, value_name = "URL", requires = "emulators_only")]
     pub invoke_audit: Option<String>,
 }

@@ -16,7 +16,7 @@ use raglan_store::catalog::PutMode;
 use crate::Outcome;
 use crate::arguments::IndexArguments;
 use crate::target::{MissingFolder, Target};
-use crate::terminal::{say, warn};
+use crate::terminal::{say, stop_signal, warn};
 
 /// How long a finished task can be looked up.
 const TASK_RETENTION_SECONDS: i64 = 30 * 24 * 3600;
@@ -99,10 +99,10 @@ pub fn report_details(report: &IndexReport) {
         let rules: Vec<String> = marked
             .findings
             .iter()
-            .map(|(rule, count)| format!("{rule} {count}"))
+            .map(|(rule, passages)| format!("{rule} in {passages}"))
             .collect();
         warn(format_args!(
-            "marked by the guard: {}: {}",
+            "marked by the guard (passages): {}: {}",
             marked.filename,
             rules.join(", ")
         ));
@@ -148,7 +148,7 @@ pub async fn index(job: &IndexJob, to: &Destination<'_>) -> anyhow::Result<(Task
 
     let built = tokio::select! {
         built = build(job, to.index_dir) => built,
-        _ = tokio::signal::ctrl_c() => {
+        () = stop_signal() => {
             let message = "The run was interrupted. The index of before answers on.";
             end(&mut task, TaskStatus::Failed, "interrupted", message.to_owned(), to.clock);
             to.catalog.put_task(&task, keep(&task)).await?;

@@ -65,8 +65,9 @@ impl From<Outcome> for ExitCode {
 /// One line for a person: what went wrong and what to do.
 pub async fn run(arguments: Arguments) -> anyhow::Result<Outcome> {
     match arguments.command {
-        Command::Dev(arguments) => dev::run(arguments).await,
-        Command::Index(arguments) => index::run(arguments).await,
+        // Boxed: it holds the whole local system.
+        Command::Dev(arguments) => Box::pin(dev::run(arguments)).await,
+        Command::Index(arguments) => Box::pin(index::run(arguments)).await,
         Command::Stdio(arguments) => stdio::run(arguments).await,
         Command::Guard(arguments) => guard::run(&arguments),
         Command::Key(arguments) => key::run(arguments).await,

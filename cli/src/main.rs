@@ -1,5 +1,6 @@
 //! The command line's entry point.
 
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use clap::Parser as _;
@@ -8,6 +9,7 @@ use raglan_cli::{failure, run, terminal};
 use raglan_telemetry::log;
 use raglan_telemetry::settings::{BadSettings, Settings};
 use tracing::Level;
+use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
@@ -21,7 +23,7 @@ async fn main() -> ExitCode {
     match run(arguments).await {
         Ok(outcome) => outcome.into(),
         Err(error) => {
-            terminal::warn(format_args!("raglan: {error:#}"));
+            terminal::warn(format_args!("raglan: {}", terminal::one_line(&error)));
             failure::outcome_of(&error).into()
         }
     }
@@ -33,11 +35,19 @@ fn log_to_standard_error() -> Result<(), BadSettings> {
     let named = settings
         .get("LOG_LEVEL")
         .map(|_| settings.log_level("LOG_LEVEL"));
-    let level = settings.finish(named)?.unwrap_or(Level::ERROR);
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let named = settings.finish(named)?;
+    // The embedded services warn of every request that they refuse, which is a part of starting up.
+    let libraries = if named.is_some() {
+        LevelFilter::WARN
+    } else {
+        LevelFilter::ERROR
+    };
+    let lines = tracing_subscriber::fmt::layer()
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(std::io::stderr);
     tracing_subscriber::registry()
         .with(lines)
-        .with(log::filter(level))
+        .with(log::filter(named.unwrap_or(Level::ERROR), libraries))
         .init();
     Ok(())
 }

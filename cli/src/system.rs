@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::fs;
 use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -53,6 +53,7 @@ impl LocalSystem {
     /// # Errors
     /// One line: the folder cannot be written or is in use, or what is in it cannot be read.
     pub async fn start(folder: &Path) -> anyhow::Result<Self> {
+        make_private(folder)?;
         let options = EmulatorOptions {
             folder: Some(folder.to_owned()),
             ..Default::default()
@@ -120,6 +121,8 @@ impl LocalSystem {
             ("AUDIT_TABLE", self.resources.audit_table.clone()),
             ("AUDIT_QUEUE_URL", self.resources.audit_queue_url.clone()),
             ("CURSOR_SECRET", self.cursor_secret.clone()),
+            // Standard output is the terminal here.
+            ("METRICS_ENABLED", text("false")),
             ("INDEX_DIR", self.index_dir.display().to_string()),
         ]
     }
@@ -234,6 +237,16 @@ pub fn write_private(path: &Path, content: &str) -> anyhow::Result<()> {
         fs::rename(&partial, path)
     })();
     written.with_context(|| format!("{} cannot be written", path.display()))
+}
+
+/// Makes the folder for its owner's eyes only: questions, addresses and hashes of keys are kept in it.
+/// One that is there already is left as it is.
+fn make_private(folder: &Path) -> anyhow::Result<()> {
+    let made = fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder);
+    made.with_context(|| format!("the folder {} cannot be made", folder.display()))
 }
 
 fn cursor_secret(folder: &Path, random: &dyn Random) -> anyhow::Result<String> {

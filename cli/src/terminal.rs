@@ -3,6 +3,8 @@
 use std::fmt::Display;
 use std::io::{BufRead, BufReader, IsTerminal as _, Write};
 
+use tokio::signal::unix::{SignalKind, signal};
+
 use crate::failure::Failure;
 
 /// Writes one line to standard output. A reader that went away (`raglan … | head`) is no failure.
@@ -13,6 +15,33 @@ pub fn say(line: impl Display) {
 /// Writes one line to standard error.
 pub fn warn(line: impl Display) {
     let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+/// An error and its causes on one line; a cause that the line before tells already is not repeated.
+#[must_use]
+pub fn one_line(error: &anyhow::Error) -> String {
+    let mut line = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !line.contains(&cause) {
+            line = format!("{line}: {cause}");
+        }
+    }
+    line.replace('\n', " ")
+}
+
+/// Ends when the process is asked to stop: by Ctrl-C or by SIGTERM.
+pub async fn stop_signal() {
+    let terminate = async {
+        if let Ok(mut signal) = signal(SignalKind::terminate()) {
+            signal.recv().await;
+        } else {
+            std::future::pending::<()>().await;
+        }
+    };
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => {}
+        () = terminate => {}
+    }
 }
 
 /// The three standard streams of a command, so that a test can be the terminal.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use aws_lambda_events::event::sqs::{SqsBatchResponse, SqsEvent};
 use raglan_audit::handler::Handler;
 use raglan_core::audit::DEFAULT_RETENTION_DAYS;
@@ -18,6 +18,7 @@ use raglan_core::key_record::KeyRecord;
 use raglan_core::life_cycle;
 use raglan_core::task::Task;
 use raglan_ingest::build::IndexReport;
+use raglan_mcp::app::App;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -29,7 +30,7 @@ use crate::http_client::JsonClient;
 use crate::index::{Destination, IndexJob, index, report_details};
 use crate::local::event_source::EventSource;
 use crate::system::{LocalSystem, RUNNING_FILE, knowledge_base_id, write_private};
-use crate::terminal::{say, warn};
+use crate::terminal::{one_line, say, stop_signal, warn};
 
 use self::tour::Tour;
 use self::trail::Trail;
@@ -37,6 +38,7 @@ use self::trail::Trail;
 /// The sample that ships with the source.
 const SAMPLE_FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/knowledge");
 const SAMPLE_ID: &str = "handbook";
+const SAMPLE_NAME: &str = "Handbook of Lindqvist & Mao Instruments";
 const OWN_DATA_ID: &str = "documents";
 /// How long the demonstration waits until the audit trail is complete.
 const TRAIL_PATIENCE: Duration = Duration::from_secs(20);
@@ -49,25 +51,53 @@ pub async fn run(arguments: DevArguments) -> anyhow::Result<Outcome> {
     if arguments.demo {
         return demonstrate(&arguments).await;
     }
-    let system = LocalSystem::start(&arguments.state_dir).await?;
-    let kb_id = index_documents(&system, arguments.data.as_deref()).await?;
-    let outcome = if arguments.emulators_only {
-        provide_services(&system, &arguments).await
+    if let Some(env_file) = arguments.env_file.as_deref().filter(|file| file.exists()) {
+        bail!(
+            "{} exists: name a new file, it is removed at the end",
+            env_file.display()
+        );
+    }
+    // What can be refused at once is not refused after the indexing.
+    let listener = if arguments.emulators_only {
+        None
     } else {
-        run_functions(&system, &arguments, kb_id).await
+        Some(listen(arguments.port).await?)
+    };
+    if let Some(folder) = &arguments.data {
+        let is_folder = folder.is_dir();
+        anyhow::ensure!(
+            is_folder,
+            "{} is no folder that can be read",
+            folder.display()
+        );
+    }
+    let system = LocalSystem::start(&arguments.state_dir).await?;
+    let app = system.app()?;
+    let indexed = index_documents(&system, arguments.data.as_deref()).await?;
+    let outcome = match listener {
+        None => provide_services(&system, &arguments).await,
+        Some(listener) => run_functions(&system, &arguments, indexed, listener, app).await,
     };
     let _ = std::fs::remove_file(arguments.state_dir.join(RUNNING_FILE));
     system.emulators.shutdown().await;
     outcome
 }
 
-/// Everything in this process, until Ctrl-C.
+async fn listen(port: u16) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(("127.0.0.1", port))
+        .await
+        .with_context(|| format!("port {port} cannot be used; choose another one with --port"))
+}
+
+/// Everything in this process, until it is told to stop.
 async fn run_functions(
     system: &LocalSystem,
     arguments: &DevArguments,
-    kb_id: &'static str,
+    indexed: Indexed,
+    listener: TcpListener,
+    app: App,
 ) -> anyhow::Result<Outcome> {
-    let functions = Functions::start(system, arguments.port).await?;
+    let functions = Functions::start_on(system, listener, app).await?;
     let url = functions.url.clone();
     let endpoint = ("RAGLAN_URL", url.clone());
     write_variables(
@@ -81,7 +111,7 @@ async fn run_functions(
     let new = match known {
         Some(record) if !arguments.new_key => {
             say(format_args!(
-                "Key           {} (made earlier; `raglan dev --new-key` makes another)",
+                "Key           {} (made earlier; `raglan dev --new-key` makes another)\n",
                 record.fingerprint
             ));
             None
@@ -93,12 +123,13 @@ async fn run_functions(
             "Key           {} (shown this once)\n",
             key.reveal()
         ));
-        for recipe in connect::recipes(&url, key.reveal()) {
-            say(format_args!(
-                "── {} ({})\n{}\n",
-                recipe.client, recipe.place, recipe.text
-            ));
-        }
+    }
+    let shown_key = new.as_ref().map_or("YOUR_KEY", PlainKey::reveal);
+    for recipe in connect::recipes(&url, shown_key) {
+        say(format_args!(
+            "── {} ({})\n{}\n",
+            recipe.client, recipe.place, recipe.text
+        ));
     }
     let mut trail = Trail::begin(system);
     with_key(system, new, async |key| {
@@ -106,10 +137,13 @@ async fn run_functions(
             client: JsonClient::default(),
             url: &url,
             key,
-            kb_id,
+            indexed,
         };
         if let Err(error) = tour.take().await {
-            warn(format_args!("the tour did not end well: {error:#}"));
+            warn(format_args!(
+                "the tour did not end well: {}",
+                one_line(&error)
+            ));
         }
     })
     .await?;
@@ -118,7 +152,7 @@ async fn run_functions(
     say(trail::HEADER);
     tokio::select! {
         () = trail.follow() => {}
-        _ = tokio::signal::ctrl_c() => say("\nStopping."),
+        () = stop_signal() => say("\nStopping."),
     }
     functions.stop().await;
     Ok(Outcome::Done)
@@ -128,7 +162,7 @@ async fn run_functions(
 async fn demonstrate(arguments: &DevArguments) -> anyhow::Result<Outcome> {
     let folder = tempfile::tempdir().context("no temporary folder can be made")?;
     let system = LocalSystem::start(folder.path()).await?;
-    let kb_id = index_documents(&system, arguments.data.as_deref()).await?;
+    let indexed = index_documents(&system, arguments.data.as_deref()).await?;
     let functions = Functions::start(&system, 0).await?;
     say(format_args!("\nMCP endpoint  {}", functions.url));
     let (key, _) = system.mint_key("raglan dev --demo").await?;
@@ -137,7 +171,7 @@ async fn demonstrate(arguments: &DevArguments) -> anyhow::Result<Outcome> {
         client: JsonClient::default(),
         url: &functions.url,
         key: &key,
-        kb_id,
+        indexed,
     };
     let calls = tour.take().await?;
     say("\nAudit trail:");
@@ -166,7 +200,7 @@ async fn provide_services(
         .env_file
         .as_deref()
         .context("--env-file is missing")?;
-    let (key, _) = system.mint_key("raglan dev --emulators-only").await?;
+    let (key, mut record) = system.mint_key("raglan dev --emulators-only").await?;
     write_variables(&arguments.state_dir.join(RUNNING_FILE), system, None)?;
     let key = ("RAGLAN_KEY", key.reveal().to_owned());
     write_variables(env_file, system, Some(key))?;
@@ -177,13 +211,14 @@ async fn provide_services(
         env_file.display()
     ));
     say("Ctrl-C ends.");
-    tokio::signal::ctrl_c()
-        .await
-        .context("Ctrl-C cannot be waited for")?;
+    stop_signal().await;
     say("\nStopping.");
     stop.send_replace(true);
     let _ = feeding.await;
     let _ = std::fs::remove_file(env_file);
+    // Nobody has the key any more.
+    record.revoked_at = Some(system.clock().now());
+    system.keys().put(&record).await?;
     Ok(Outcome::Done)
 }
 
@@ -202,13 +237,17 @@ impl Functions {
     /// # Errors
     /// One line: the port is taken, or the configuration is refused.
     pub async fn start(system: &LocalSystem, port: u16) -> anyhow::Result<Self> {
-        let listener = TcpListener::bind(("127.0.0.1", port))
-            .await
-            .with_context(|| {
-                format!("port {port} cannot be used; choose another one with --port")
-            })?;
+        let (listener, app) = (listen(port).await?, system.app()?);
+        Self::start_on(system, listener, app).await
+    }
+
+    async fn start_on(
+        system: &LocalSystem,
+        listener: TcpListener,
+        app: App,
+    ) -> anyhow::Result<Self> {
         let url = format!("http://{}/mcp", listener.local_addr()?);
-        let app = Arc::new(system.app()?);
+        let app = Arc::new(app);
         app.warm_up().await;
         let (stop_feeding, feeding_stopped) = watch::channel(false);
         let feeding = feed_audit(system, None, feeding_stopped).await?;
@@ -285,12 +324,38 @@ async fn invoke(
     serde_json::from_value(answer).context("the audit function's answer is not one for a batch")
 }
 
-/// Indexes the user's folder or the sample, says so, and returns the knowledge base's identifier.
-async fn index_documents(
-    system: &LocalSystem,
-    data: Option<&Path>,
-) -> anyhow::Result<&'static str> {
+/// What there is to ask about.
+#[derive(Debug, Clone, Copy)]
+struct Indexed {
+    kb_id: &'static str,
+    is_sample: bool,
+}
+
+/// Indexes the user's folder or the sample, and says so.
+async fn index_documents(system: &LocalSystem, data: Option<&Path>) -> anyhow::Result<Indexed> {
     let (id, job) = indexing_job(data)?;
+    let catalog = system.catalog();
+    if data.is_some() {
+        // A user's own documents come instead of the sample, also of one from an earlier run.
+        let sample = knowledge_base_id(SAMPLE_ID)?;
+        if catalog
+            .get(&sample)
+            .await?
+            .is_some_and(|entry| entry.name == SAMPLE_NAME)
+        {
+            catalog.remove(&sample).await?;
+        }
+    } else if let Some(entry) = catalog.get(&job.kb_id).await?
+        && entry.name != SAMPLE_NAME
+    {
+        say(format_args!(
+            "The knowledge base `{id}` is yours; the sample is left out."
+        ));
+        return Ok(Indexed {
+            kb_id: id,
+            is_sample: false,
+        });
+    }
     let (task, report) = run_job(system, &job).await?;
     say(format_args!(
         "Indexed {} documents ({} passages) from {} as `{id}` (task {})",
@@ -300,7 +365,10 @@ async fn index_documents(
         task.id
     ));
     report_details(&report);
-    Ok(id)
+    Ok(Indexed {
+        kb_id: id,
+        is_sample: data.is_none(),
+    })
 }
 
 /// Indexes the sample without a word.
@@ -335,7 +403,7 @@ fn indexing_job(data: Option<&Path>) -> anyhow::Result<(&'static str, IndexJob)>
         None => (
             sample_folder()?,
             SAMPLE_ID,
-            "Handbook of Lindqvist & Mao Instruments".to_owned(),
+            SAMPLE_NAME.to_owned(),
             "The handbook of a fictional maker of weather stations, in English and Chinese: leave, \
              expenses, travel, products, engineering, support and security, and how raglan itself \
              is operated."
@@ -363,9 +431,10 @@ fn sample_folder() -> anyhow::Result<PathBuf> {
 async fn known_key(system: &LocalSystem) -> anyhow::Result<Option<KeyRecord>> {
     let now = system.clock().now();
     let keys = system.keys().list().await?;
-    Ok(keys
+    let working = keys
         .into_iter()
-        .find(|record| record.name == "raglan dev" && record.check(now).is_ok()))
+        .filter(|record| record.name == "raglan dev" && record.check(now).is_ok());
+    Ok(working.max_by_key(|record| record.created_at))
 }
 
 /// Runs `work` with the key at hand, or with one that exists only as long as the work.

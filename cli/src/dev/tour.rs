@@ -5,11 +5,12 @@ use http::StatusCode;
 use raglan_core::key::PlainKey;
 use serde_json::{Value, json};
 
+use super::Indexed;
 use crate::http_client::JsonClient;
 use crate::terminal::say;
 
 /// What the sample is asked.
-const SAMPLE_QUERY: &str = "paid vacation days for a full-time employee in Gothenburg";
+const SAMPLE_QUERY: &str = "torque of the hinge bolt";
 const SAMPLE_QUESTIONS: [&str; 2] = [
     "How long can the old key stay valid after a rotation?",
     "成都员工入职满一年有多少天年假？",
@@ -25,8 +26,8 @@ pub struct Tour<'a> {
     pub url: &'a str,
     /// The key.
     pub key: &'a PlainKey,
-    /// The knowledge base that was indexed.
-    pub kb_id: &'a str,
+    /// The knowledge base that is asked.
+    pub indexed: Indexed,
 }
 
 impl Tour<'_> {
@@ -35,7 +36,7 @@ impl Tour<'_> {
     /// # Errors
     /// The first answer that is not what it should be.
     pub async fn take(&self) -> anyhow::Result<usize> {
-        let sample = self.kb_id == super::SAMPLE_ID;
+        let sample = self.indexed.is_sample;
         let query = if sample {
             SAMPLE_QUERY.to_owned()
         } else {
@@ -70,7 +71,7 @@ impl Tour<'_> {
 
     async fn retrieve(&self, query: &str) -> anyhow::Result<()> {
         say(format_args!("\nretrieve  {query}"));
-        let arguments = json!({ "query": query, "kb_id": self.kb_id, "top_k": 3 });
+        let arguments = json!({ "query": query, "kb_id": self.indexed.kb_id, "top_k": 3 });
         let result = self.call("retrieve", arguments).await?;
         let items = result["items"]
             .as_array()
@@ -89,14 +90,14 @@ impl Tour<'_> {
                 page.unwrap_or_default(),
                 item["score"].as_f64().unwrap_or_default()
             ));
+            say(format_args!("     {}", excerpt(text(&item["content"]))));
         }
-        say(format_args!("     {}", excerpt(text(&items[0]["content"]))));
         Ok(())
     }
 
     async fn ask(&self, question: &str, must_be_grounded: bool) -> anyhow::Result<()> {
         say(format_args!("\nask       {question}"));
-        let arguments = json!({ "question": question, "kb_id": self.kb_id });
+        let arguments = json!({ "question": question, "kb_id": self.indexed.kb_id });
         let result = self.call("ask", arguments).await?;
         let grounded = result["grounded"] == true;
         ensure!(

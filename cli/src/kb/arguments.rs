@@ -67,17 +67,19 @@ pub enum KbCommand {
     Owner(OwnerArguments),
 }
 
+/// The engines that this version has. A knowledge base of another one would make every search partial.
+const ENGINES: [&str; 1] = [BackendReference::EMBEDDED];
+
 const ADD_EXAMPLES: &str = "\
 Examples:
   raglan kb add products --name 'Product manuals' \\
-    --description 'Manuals of all products since 2019, in English' \\
-    --backend bedrock --backend-id ABCDEFGHIJ
+    --description 'Manuals of all products since 2019, in English'
   raglan kb add notes --description 'Meeting notes of the team' --owner anna";
 
 const EDIT_EXAMPLES: &str = "\
 Examples:
   raglan kb edit products --description 'Manuals of all products, in English and German'
-  raglan kb edit products --backend http --backend-id manuals-v2";
+  raglan kb edit products --backend-id manuals-v2";
 
 const OWNER_EXAMPLES: &str = "\
 Keys of an owner reach the owner's knowledge bases only. Without owner, only system keys reach it.
@@ -102,7 +104,7 @@ pub struct AddArguments {
     #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub owner: Option<String>,
     /// The engine that answers for it
-    #[arg(long, value_name = "KIND", default_value = BackendReference::EMBEDDED, value_parser = NonEmptyStringValueParser::new())]
+    #[arg(long, value_name = "KIND", default_value = BackendReference::EMBEDDED, value_parser = ENGINES)]
     pub backend: String,
     /// The engine's own identifier (default: the identifier)
     #[arg(long, value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
@@ -123,7 +125,7 @@ pub struct EntryChanges {
     #[arg(long, value_parser = NonEmptyStringValueParser::new())]
     pub description: Option<String>,
     /// The engine that answers for it
-    #[arg(long, value_name = "KIND", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(long, value_name = "KIND", value_parser = ENGINES)]
     pub backend: Option<String>,
     /// The engine's own identifier
     #[arg(long, value_name = "ID", value_parser = NonEmptyStringValueParser::new())]

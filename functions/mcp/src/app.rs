@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::future::join_all;
 use http::Request;
+use raglan_core::audit::AuditEvent;
 use raglan_core::clock::{Clock, Timestamp};
 use raglan_core::ids;
 use raglan_core::key::KeyHash;
@@ -24,6 +25,7 @@ use crate::context::CallContext;
 use crate::edge::{self, Admission};
 use crate::failed_attempts::FailedAttempts;
 use crate::limit::{Counted, Limiter, Refused};
+use crate::metrics;
 use crate::oauth::Oauth;
 use crate::protocol::Protocol;
 use crate::protocol::exchange::Exchange;
@@ -104,14 +106,18 @@ impl App {
         let record = Arc::new(CallRecord::begin(&request, context));
         // Boxed, because it is the largest future there is, and every carrier would copy it.
         let mut reply = Box::pin(self.decide(&request, context, &record, began)).await;
+        let ended = self.clock.now();
         let http_status = reply.status().as_u16();
         let records = record.auditable();
-        join_all(
-            records
-                .iter()
-                .map(|one| self.write_down(one, context, http_status, began)),
-        )
-        .await;
+        let event = |one: &Arc<CallRecord>| {
+            one.event(context, http_status, began, ended, self.random.as_ref())
+        };
+        match records.iter().map(event).collect::<Result<Vec<_>, _>>() {
+            Ok(events) => self.write_down(&events, http_status, began, ended).await,
+            Err(error) => tracing::error!(
+                request_id = %context.request_id, %error, "no audit event could be made"
+            ),
+        }
         edge::finish(&self.config, request.headers(), &mut reply);
         reply
     }
@@ -127,7 +133,13 @@ impl App {
         match edge::admit(&self.config, request) {
             Admission::Mcp => {}
             Admission::Answered(reply) => return reply,
-            Admission::Refused(refusal) => return refusal.reply_with(&context.request_id, oauth),
+            Admission::Refused(refusal) => {
+                // A page that may not call is a refusal; a path that does not exist is none.
+                if refusal == Refusal::OriginNotAllowed {
+                    record.denied(refusal.class());
+                }
+                return refusal.reply_with(&context.request_id, oauth);
+            }
         }
         let (caller, counted) = match self.identify(request, context, began).await {
             Ok(identified) => identified,
@@ -249,26 +261,33 @@ impl App {
         Ok((caller?, counted))
     }
 
-    /// Sends the event to the queue; when the queue refuses, the event is in the log in full.
+    /// Sends the events to the queue and measures them; an event that the queue refuses is in the log
+    /// in full.
     async fn write_down(
         &self,
-        record: &CallRecord,
-        context: &CallContext,
+        events: &[AuditEvent],
         http_status: u16,
         began: Timestamp,
+        ended: Timestamp,
     ) {
-        let ended = self.clock.now();
-        let event = match record.event(context, http_status, began, ended, self.random.as_ref()) {
-            Ok(event) => event,
-            Err(error) => {
-                tracing::error!(request_id = %context.request_id, %error, "no audit event could be made");
-                return;
-            }
-        };
-        if let Err(error) = self.audit.send(&event).await {
-            let event = serde_json::to_string(&event).unwrap_or_default();
-            tracing::error!(marker = "AUDIT_NOT_SENT", %error, event, "the audit queue refused an event");
+        let mut groups = Vec::new();
+        if self.config.metrics_enabled {
+            let duration_ms = u64::try_from(ended.epoch_ms() - began.epoch_ms()).unwrap_or(0);
+            groups = metrics::of_request(http_status, duration_ms, events);
         }
+        let sent = join_all(events.iter().map(|event| self.audit.send(event))).await;
+        for (event, sent) in events.iter().zip(sent) {
+            if let Err(error) = sent {
+                let event = serde_json::to_string(event).unwrap_or_default();
+                tracing::error!(
+                    marker = "AUDIT_NOT_SENT", %error, event, "the audit queue refused an event"
+                );
+                if self.config.metrics_enabled {
+                    groups.extend(metrics::of_audit_failure());
+                }
+            }
+        }
+        raglan_telemetry::metrics::write(&groups, ended.epoch_ms());
     }
 }
 

@@ -52,6 +52,8 @@ pub struct Config {
     pub guard_enabled: bool,
     /// `OAUTH_ISSUER` and `OAUTH_RESOURCE`: access tokens are accepted beside keys.
     pub oauth: Option<OauthConfig>,
+    /// `METRICS_ENABLED`: metrics go to standard output, for CloudWatch.
+    pub metrics_enabled: bool,
     /// `LOG_LEVEL`: the least important log entries that are written.
     pub log_level: Level,
 }
@@ -184,6 +186,7 @@ impl Config {
             auth_failures_per_minute: settings.number("AUTH_FAILURES_PER_MINUTE", 60, 0, 6000),
             guard_enabled: settings.switch("GUARD_ENABLED", true),
             oauth: oauth(&mut settings),
+            metrics_enabled: settings.switch("METRICS_ENABLED", true),
             log_level: settings.log_level("LOG_LEVEL"),
         };
         settings.finish(config)

@@ -12,6 +12,7 @@ pub mod edge;
 pub mod failed_attempts;
 pub mod lambda;
 pub mod limit;
+mod metrics;
 pub mod oauth;
 pub mod prompts;
 pub mod protocol;

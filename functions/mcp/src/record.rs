@@ -12,6 +12,7 @@ use raglan_core::audit::{
 use raglan_core::clock::Timestamp;
 use raglan_core::ids;
 use raglan_core::random::{Random, RandomUnavailable};
+use raglan_core::redact::without_credentials;
 use serde_json::{Map, Value};
 
 use crate::authenticate::{AuthenticationError, Caller};
@@ -111,9 +112,9 @@ impl CallRecord {
     /// The message names this method, and this revision where it says so itself.
     pub fn method(&self, method: &str, protocol_version: Option<&str>) {
         self.write(|facts| {
-            facts.method = Some(cut_at_characters(method, HEADER_MAX_CHARS));
+            facts.method = Some(kept(method, HEADER_MAX_CHARS));
             if let Some(version) = protocol_version {
-                facts.protocol_version = Some(cut_at_characters(version, HEADER_MAX_CHARS));
+                facts.protocol_version = Some(kept(version, HEADER_MAX_CHARS));
             }
         });
     }
@@ -127,9 +128,9 @@ impl CallRecord {
     ) {
         let text = serde_json::to_string(arguments).unwrap_or_default();
         self.write(|facts| {
-            facts.tool = Some(cut_at_characters(tool, HEADER_MAX_CHARS));
+            facts.tool = Some(kept(tool, HEADER_MAX_CHARS));
             facts.params_bytes = Some(text.len() as u64);
-            facts.parameters = Some(cut_at_characters(&text, parameters_max_chars));
+            facts.parameters = Some(kept(&text, parameters_max_chars));
         });
     }
 
@@ -139,7 +140,7 @@ impl CallRecord {
         self.write(|facts| {
             facts.auditable = true;
             facts.params_bytes = Some(text.len() as u64);
-            facts.parameters = Some(cut_at_characters(&text, parameters_max_chars));
+            facts.parameters = Some(kept(&text, parameters_max_chars));
         });
     }
 
@@ -267,5 +268,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 fn header_text(headers: &HeaderMap, name: &str) -> Option<String> {
     let text = headers.get(name)?.to_str().ok()?;
-    Some(cut_at_characters(text, HEADER_MAX_CHARS))
+    Some(kept(text, HEADER_MAX_CHARS))
+}
+
+/// The text as it is written down: without keys that a caller put in the wrong place, and cut.
+fn kept(text: &str, max_chars: usize) -> String {
+    cut_at_characters(&without_credentials(text), max_chars)
 }

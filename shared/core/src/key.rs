@@ -15,7 +15,7 @@ use crate::random::{Random, RandomUnavailable};
 
 /// How our keys begin.
 pub const PREFIX: &str = "rgl_";
-const SECRET_CHARS: usize = 43;
+pub(crate) const SECRET_CHARS: usize = 43;
 const CHECKSUM_CHARS: usize = 6;
 const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 /// Bounds of a key that was issued elsewhere, in bytes: shorter is guessable, longer is no key.
@@ -175,7 +175,7 @@ pub fn fingerprint_of_unknown(presented: &str) -> String {
 }
 
 /// `b64token` of RFC 6750 §2.1.
-const fn is_token_character(byte: u8) -> bool {
+pub(crate) const fn is_token_character(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'+' | b'/' | b'=')
 }
 

@@ -37,7 +37,12 @@ pub(crate) fn fold(c: char, mut push: impl FnMut(char)) {
 /// Whether words of the character's script are written without spaces, so that they are looked up
 /// at every position.
 pub(crate) fn is_unspaced(c: char) -> bool {
-    matches!(u32::from(c),
+    let code = u32::from(c);
+    // The scripts with the most readers, and punctuation, with one comparison each.
+    if code < 0x0E00 || matches!(code, 0x1200..=0x303F) {
+        return false;
+    }
+    matches!(code,
         0x0E00..=0x0E7F      // Thai
         | 0x1100..=0x115E | 0x1161..=0x11FF | 0xAC00..=0xD7AF // Hangul: suffixes are attached
         | 0x3040..=0x30FF    // Hiragana, Katakana

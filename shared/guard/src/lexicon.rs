@@ -2,7 +2,6 @@
 //!
 //! All words of all languages are in one hash table, in folded spelling; next to each English-looking
 //! word stand its ROT13 and its reversed spelling, so that neither disguise needs a pass of its own.
-
 //!
 //! The build lays the table out (`build/lexicon.rs`), so that nothing is built when a function starts.
 
@@ -127,13 +126,15 @@ pub(crate) fn find(word: &[u8]) -> Lexeme {
 fn plain(word: &[u8]) -> Option<Lexeme> {
     let mut hash = 0;
     let mut stem = None;
-    for (index, byte) in word.iter().enumerate() {
+    // No word and no stem is longer.
+    for (index, byte) in word.iter().take(MAX_WORD_BYTES).enumerate() {
         hash = hash_step(hash, *byte);
         if index >= 2 && is_in(&STEMS, hash, STEM_BITS) {
             stem = search(word.get(..=index)?, hash, true).or(stem);
         }
     }
-    if is_in(&BEGINNINGS, hash, BEGINNING_BITS)
+    if word.len() <= MAX_WORD_BYTES
+        && is_in(&BEGINNINGS, hash, BEGINNING_BITS)
         && let Some(lexeme) = search(word, hash, false)
     {
         return Some(lexeme);

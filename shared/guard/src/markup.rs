@@ -132,8 +132,14 @@ fn role_tag(text: &str, at: usize, name_at: usize) -> Option<Found> {
     let mut ended = false;
     // Bounded: a name, and as many characters again that are read over.
     for _ in 0..2 * MAX_NAME_BYTES {
-        if position >= text.len() {
+        let Some(byte) = text.as_bytes().get(position) else {
             break;
+        };
+        if byte.is_ascii_alphanumeric() && !ended {
+            *name.get_mut(length)? = byte.to_ascii_lowercase();
+            length += 1;
+            position += 1;
+            continue;
         }
         let unit = unit_at(text, position);
         match unit.kind {
@@ -342,10 +348,7 @@ fn bracketed_tag(text: &str, at: usize) -> Option<Found> {
     if end == 0 || rest.as_bytes().get(end) != Some(&b']') {
         return None;
     }
-    let name = rest
-        .get(..end)?
-        .trim_start_matches('/')
-        .to_ascii_lowercase();
+    let name = rest.get(..end)?.trim_start_matches('/');
     let known = [
         "inst",
         "sys",
@@ -355,7 +358,8 @@ fn bracketed_tag(text: &str, at: usize) -> Option<Found> {
         "tool_results",
         "tool_content",
     ];
-    known.contains(&name.as_str()).then(|| Found {
+    let is_known = known.iter().any(|known| name.eq_ignore_ascii_case(known));
+    is_known.then(|| Found {
         rule: Rule::FakeRoleTag,
         detail: "a delimiter of a prompt template or tool protocol",
         span: at..at + end + 2,

@@ -2,11 +2,12 @@
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
+use std::iter::Peekable;
 use std::ops::Range;
 
 use crate::OVERLONG_LINE_CHARS;
 use crate::encoded::is_base64;
-use crate::invisible::{is_invisible, unexpected};
+use crate::invisible::{Invisible, is_invisible};
 use crate::unit::{CLOSE, ENCODED_CLOSE, ENCODED_OPEN, FOLD, FOLD_NOTE_END, OPEN, unit_at};
 
 /// Length of the parts of a folded line, in characters; a part goes on to the next space if that is
@@ -37,12 +38,15 @@ pub(crate) enum Rank {
     Bracket,
 }
 
-/// Applies `edits` to `text`, makes unexpected invisible code points visible and escapes the guard's
-/// own marks where they are not its own.
-pub(crate) fn apply(text: &str, mut edits: Vec<Edit>) -> String {
+/// Applies `edits` to `text`, makes the `invisible` code points visible and escapes the guard's own
+/// marks where they are not its own.
+pub(crate) fn apply(text: &str, mut edits: Vec<Edit>, invisible: &[Invisible]) -> String {
     edits.sort_by_key(|edit| (edit.range.start, edit.rank));
-    let mut out = String::with_capacity(text.len() + text.len() / 8 + edits.len() * 4);
-    let mut invisible = unexpected(text).peekable();
+    let mut out = String::with_capacity(
+        text.len() + text.len() / 8 + edits.len() * 4 + invisible.len() * CODE_POINT_BYTES,
+    );
+    let mut invisible = invisible.iter().peekable();
+    let mut marks = marks(text).peekable();
     let mut at = 0;
     let end = Edit {
         range: text.len()..text.len(),
@@ -55,51 +59,66 @@ pub(crate) fn apply(text: &str, mut edits: Vec<Edit>) -> String {
         }
         while let Some(next) = invisible.next_if(|next| next.start < edit.range.start) {
             if next.start >= at {
-                push_visible(&mut out, text.get(at..next.start).unwrap_or_default());
+                push_visible(&mut out, text, at..next.start, &mut marks);
                 at = next.start + next.c.len_utf8();
                 push_code_point(&mut out, next.c, text.get(at..).unwrap_or_default());
             }
         }
-        push_visible(&mut out, text.get(at..edit.range.start).unwrap_or_default());
+        push_visible(&mut out, text, at..edit.range.start, &mut marks);
         out.push_str(&edit.text);
         at = edit.range.end;
     }
     out
 }
 
-/// Writes `text` with the guard's marks escaped.
-fn push_visible(out: &mut String, text: &str) {
-    let mut rest = text;
-    while let Some((before, mark, after)) = split_at_mark(rest) {
-        out.push_str(before);
-        push_code_point(out, mark, after);
-        rest = after;
+/// Writes `part` of `text`, which is unchanged, with the guard's marks escaped; `marks` are those that
+/// were not yet come by.
+fn push_visible(
+    out: &mut String,
+    text: &str,
+    part: Range<usize>,
+    marks: &mut Peekable<impl Iterator<Item = (usize, char)>>,
+) {
+    let slice = |range: Range<usize>| text.get(range).unwrap_or_default();
+    let mut at = part.start;
+    while let Some((start, mark)) = marks.next_if(|(start, _)| *start < part.end) {
+        // An edit may have replaced it.
+        if start >= at {
+            let end = start + mark.len_utf8();
+            out.push_str(slice(at..start));
+            push_code_point(out, mark, slice(end..part.end));
+            at = end;
+        }
     }
-    out.push_str(rest);
+    out.push_str(slice(at..part.end));
 }
 
-fn split_at_mark(text: &str) -> Option<(&str, char, &str)> {
-    // Both marks begin with this byte, which is rare in other text.
-    let mut from = 0;
-    loop {
-        let at = from + memchr::memchr(0xE2, text.as_bytes().get(from..)?)?;
-        let mark = text
-            .get(at..)
-            .and_then(|rest| rest.chars().next())
-            .unwrap_or(' ');
-        if matches!(mark, OPEN | CLOSE) {
-            return Some((text.get(..at)?, mark, text.get(at + mark.len_utf8()..)?));
-        }
-        from = at + 1;
-    }
+/// The guard's marks in `text`, and where each is.
+pub(crate) fn marks(text: &str) -> impl Iterator<Item = (usize, char)> + '_ {
+    // Both begin with these two bytes, which begin a character.
+    memchr::memmem::find_iter(text.as_bytes(), &[0xE2, 0x9F]).filter_map(|start| {
+        let mark = text.get(start..)?.chars().next()?;
+        matches!(mark, OPEN | CLOSE).then_some((start, mark))
+    })
 }
+
+/// Longest form of a code point that is made visible, in bytes.
+const CODE_POINT_BYTES: usize = "[U+10FFFF]".len();
 
 /// Writes `c` as `[U+200B]`, escaped when `after` would make a link of it.
 fn push_code_point(out: &mut String, c: char, after: &str) {
     if after.starts_with(['(', ':']) {
         out.push('\\');
     }
-    let _ = write!(out, "[U+{:04X}]", u32::from(c));
+    out.push_str("[U+");
+    // Without the formatter, which takes several times as long.
+    let code = u32::from(c);
+    let digits = (32 - code.leading_zeros()).div_ceil(4).max(4);
+    for place in (0..digits).rev() {
+        let digit = char::from_digit(code >> (4 * place) & 0xF, 16).unwrap_or('0');
+        out.push(digit.to_ascii_uppercase());
+    }
+    out.push(']');
 }
 
 /// The beginning of `text`, without invisible code points, markup and line breaks, in marks.
@@ -167,17 +186,28 @@ fn push_folded(out: &mut String, text: &str, line: Range<usize>) {
     let mut backslashes = 0_usize;
     let mut at = line.start;
     while at < line.end {
-        let end = unit_at(text, at).end.min(line.end);
-        let unit = text.get(at..end).unwrap_or_default();
-        chars += unit.chars().count();
-        run = if unit.bytes().all(is_encoded) {
-            run + unit.len()
-        } else {
-            0
-        };
-        backslashes = if unit == "\\" { backslashes + 1 } else { 0 };
-        at = end;
-        let enough = chars >= FOLD_CHARS + FOLD_SLACK_CHARS || (chars >= FOLD_CHARS && unit == " ");
+        let start = at;
+        match text.as_bytes().get(at) {
+            // Always a unit by itself.
+            Some(byte) if is_encoded(*byte) => {
+                at += 1;
+                chars += 1;
+                run += 1;
+                backslashes = 0;
+            }
+            _ => {
+                at = unit_at(text, at).end.min(line.end);
+                let unit = text.get(start..at).unwrap_or_default();
+                chars += unit.chars().count();
+                run = 0;
+                backslashes = if unit == "\\" { backslashes + 1 } else { 0 };
+            }
+        }
+        if chars < FOLD_CHARS {
+            continue;
+        }
+        let unit = text.get(start..at).unwrap_or_default();
+        let enough = chars >= FOLD_CHARS + FOLD_SLACK_CHARS || unit == " ";
         if !enough || at == line.end {
             continue;
         }

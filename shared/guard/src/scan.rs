@@ -6,7 +6,7 @@ use std::ops::Range;
 use crate::encoded;
 use crate::invisible::unexpected;
 use crate::markup::{self, Escape};
-use crate::rewrite::{Edit, Rank, apply, excerpt, fold_overlong_lines};
+use crate::rewrite::{Edit, Rank, apply, excerpt, fold_overlong_lines, marks};
 use crate::tokens;
 use crate::unit::{CLOSE, ENCODED_CLOSE, ENCODED_OPEN, FOLD, LINE_PREFIX, OPEN};
 use crate::{Finding, Rule};
@@ -78,17 +78,14 @@ fn guard_once(text: &str) -> (Option<String>, Vec<Finding>) {
     for span in merged(marked) {
         mark(text, &span, &mut edits);
     }
-    for invisible in unexpected(text) {
+    let invisible: Vec<_> = unexpected(text).collect();
+    for invisible in &invisible {
         let span = invisible.start..invisible.start + invisible.c.len_utf8();
         report.add(Rule::InvisibleChar, "a code point that is not drawn", span);
     }
 
-    let has_marks = memchr::memmem::find(text.as_bytes(), OPEN.encode_utf8(&mut [0; 4]).as_bytes())
-        .is_some()
-        || memchr::memmem::find(text.as_bytes(), CLOSE.encode_utf8(&mut [0; 4]).as_bytes())
-            .is_some();
-    let rewritten = (has_marks || !edits.is_empty() || report.has(Rule::InvisibleChar))
-        .then(|| apply(text, edits));
+    let is_rewritten = !edits.is_empty() || !invisible.is_empty() || marks(text).next().is_some();
+    let rewritten = is_rewritten.then(|| apply(text, edits, &invisible));
     let folded = fold_overlong_lines(rewritten.as_deref().unwrap_or(text));
     if let Some((_, first, count)) = &folded {
         // Places in the rewritten text are near enough to those in the original only when nothing
@@ -283,10 +280,6 @@ struct Entry {
 }
 
 impl Report {
-    fn has(&self, rule: Rule) -> bool {
-        self.entries.iter().any(|entry| entry.rule == rule)
-    }
-
     fn add(&mut self, rule: Rule, detail: &'static str, span: Range<usize>) {
         let overlaps = rule != Rule::InvisibleChar;
         let Some(entry) = self.entries.iter_mut().find(|entry| entry.rule == rule) else {

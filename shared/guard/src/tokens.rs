@@ -137,9 +137,9 @@ impl<'a> Tokenizer<'a> {
                 at = self.take_ascii(at);
                 continue;
             }
-            if byte == b' ' {
+            if is_plain_separator(byte) {
                 self.end_word();
-                self.separate(' ');
+                self.separate(char::from(byte));
                 at += 1;
                 continue;
             }
@@ -351,10 +351,14 @@ impl<'a> Tokenizer<'a> {
     }
 
     fn end_spelled_word(&mut self) {
-        let length = self.word.length;
-        if length == 0 {
-            return;
+        if self.word.length > 0 {
+            self.push_word();
         }
+    }
+
+    /// Looks up the word that was read.
+    fn push_word(&mut self) {
+        let length = self.word.length;
         let (start, end) = (self.word.start, self.word.end);
         let separators = self.between.separators;
         let flags = self.before_flags();
@@ -414,12 +418,17 @@ impl<'a> Tokenizer<'a> {
 
     /// Looks up the letters that stood alone one after the other.
     fn end_letters(&mut self) {
-        if self.letters.is_empty() {
-            return;
+        if !self.letters.is_empty() {
+            let mut letters = std::mem::take(&mut self.letters);
+            self.push_letters(&letters);
+            letters.clear();
+            self.letters = letters;
         }
-        let letters = std::mem::take(&mut self.letters);
+    }
+
+    fn push_letters(&mut self, letters: &[Letter]) {
         if letters.len() < MIN_SPACED_LETTERS {
-            for letter in &letters {
+            for letter in letters {
                 let lexeme = lexicon::find(&[letter.byte]);
                 self.matcher.push(Token {
                     lexeme,
@@ -507,11 +516,14 @@ impl<'a> Tokenizer<'a> {
         true
     }
 
-    /// Looks up a run of characters of a script without spaces, at every position.
     fn end_run(&mut self) {
-        if self.run_places.is_empty() {
-            return;
+        if !self.run_places.is_empty() {
+            self.push_run();
         }
+    }
+
+    /// Looks up a run of characters of a script without spaces, at every position.
+    fn push_run(&mut self) {
         self.end_letters();
         let mut flags = self.before_flags();
         let run = std::mem::take(&mut self.run);
@@ -537,6 +549,15 @@ impl<'a> Tokenizer<'a> {
         self.run.clear();
         self.run_places.clear();
     }
+}
+
+/// Whether the byte is always a unit by itself and never part of a word.
+fn is_plain_separator(byte: u8) -> bool {
+    matches!(
+        byte,
+        b' ' | b'"' | b'#' | b'('..=b')' | b'+'..=b'/' | b':'..=b';' | b'='..=b'?' | b']'..=b'_'
+            | b'{'..=b'}'
+    )
 }
 
 /// What a letter folds to, if the table has it.

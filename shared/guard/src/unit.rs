@@ -47,27 +47,43 @@ pub(crate) struct Unit {
 }
 
 /// Reads the unit that starts at byte `at`, which must be a character boundary before the end.
+#[inline]
 pub(crate) fn unit_at(text: &str, at: usize) -> Unit {
+    let bytes = text.as_bytes();
+    let kind = match bytes.get(at) {
+        Some(byte) if is_plain(*byte) => Kind::Char(char::from(*byte)),
+        // Most brackets begin nothing longer.
+        Some(byte @ (b'<' | b'['))
+            if !matches!(bytes.get(at + 1), Some(b'!' | b'U' | b'0'..=b'9')) =>
+        {
+            Kind::Char(char::from(*byte))
+        }
+        Some(b'*' | b'~' | b'`') => Kind::Silent,
+        _ => return longer_unit_at(text, at),
+    };
+    Unit { kind, end: at + 1 }
+}
+
+/// Whether the byte is printable ASCII that stands for itself wherever it stands.
+const fn is_plain(byte: u8) -> bool {
+    matches!(byte, b' '..=b'~')
+        && !matches!(byte, b'*' | b'~' | b'`' | b'&' | b'<' | b'[' | b'%' | b'\\')
+}
+
+/// Reads a unit that may be longer than one byte.
+fn longer_unit_at(text: &str, at: usize) -> Unit {
     let rest = text.get(at..).unwrap_or_default();
     let unit = |kind, length: usize| Unit {
         kind,
         end: at + length,
     };
-    let second = rest.as_bytes().get(1).copied().unwrap_or(b' ');
     match rest.as_bytes().first() {
         None => unit(Kind::Neutral, 1),
-        // Most brackets begin nothing longer.
-        Some(byte @ (b'<' | b'[')) if !matches!(second, b'!' | b'U' | b'0'..=b'9') => {
-            unit(Kind::Char(char::from(*byte)), 1)
-        }
-        Some(b'*' | b'~' | b'`') => unit(Kind::Silent, 1),
-        Some(b'[') if matches!(second, b'U' | b'0'..=b'9') => {
-            match (escaped_code_point(rest), fold_note_length(rest)) {
-                (Some((c, length)), _) => unit(kind_of_special(c), length),
-                (None, Some(length)) => unit(Kind::Silent, length),
-                (None, None) => unit(Kind::Char('['), 1),
-            }
-        }
+        Some(b'[') => match (escaped_code_point(rest), fold_note_length(rest)) {
+            (Some((c, length)), _) => unit(kind_of_special(c), length),
+            (None, Some(length)) => unit(Kind::Silent, length),
+            (None, None) => unit(Kind::Char('['), 1),
+        },
         Some(b'&') => entity(rest).map_or(unit(Kind::Char('&'), 1), |(c, length)| {
             splitting_comment(rest, "&lt;!--", "--&gt;").map_or_else(
                 || unit(kind_of(c), length),

@@ -33,8 +33,9 @@ pub struct Merged {
 ///
 /// Scores of different engines and different indexes cannot be compared, ranks can: with more than
 /// one list the score is the reciprocal rank, 1 / (60 + rank); with one list it stays the engine's.
-/// A text that stands in the lists more than once, under one title, is kept once, as the first list
-/// has it, and its reciprocal ranks are added. The order depends on the input alone.
+/// A text that stands in the lists more than once, under one title, is kept once, at its best rank:
+/// that a document was taken into two knowledge bases does not make it a better answer. The order
+/// depends on the input alone.
 #[must_use]
 pub fn merge(results: Vec<(KnowledgeBaseId, Retrieval)>, top_k: usize) -> Merged {
     let fused = results.len() > 1;
@@ -53,8 +54,9 @@ pub fn merge(results: Vec<(KnowledgeBaseId, Retrieval)>, top_k: usize) -> Merged
             }
             let same_text = (passage.title.clone(), passage.content.clone());
             if let Some(&place) = place_of.get(&same_text) {
-                if fused {
-                    candidates[place].scored.passage.score += passage.score;
+                let kept = &mut candidates[place].scored.passage;
+                if fused && passage.score > kept.score {
+                    kept.score = passage.score;
                 }
                 continue;
             }
@@ -167,11 +169,11 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_two_knowledge_bases_hold_is_shown_once_and_rises() {
+    fn a_text_that_two_knowledge_bases_hold_is_shown_once_and_does_not_rise() {
         let a = found(&[("a1", 5.0), ("both", 4.0)]);
         let b = found(&[("b1", 5.0), ("both", 4.0)]);
         let merged = merge(vec![(kb("a"), a), (kb("b"), b)], 10);
-        assert_eq!(order(&merged), ["both", "a1", "b1"]);
+        assert_eq!(order(&merged), ["a1", "b1", "both"]);
         assert_eq!(merged.passages[0].kb_id, kb("a"));
     }
 

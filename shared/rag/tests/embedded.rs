@@ -546,3 +546,22 @@ async fn files_with_other_content_are_an_error_and_no_panic() {
         unusable(&EmbeddedBackend::new(root.path())).await;
     }
 }
+
+#[tokio::test]
+async fn small_words_in_a_title_do_not_outweigh_what_the_query_names() {
+    let root = tempfile::tempdir().unwrap();
+    let texts: &[&str] = &["Tighten the hinge bolt to 85 Nm of torque."];
+    let manual = document("m", "Manual", "2026-01-01", json!({}), texts);
+    let texts: &[&str] = &["The trail holds all of the calls of the day."];
+    let trail = document(
+        "t",
+        "The end of the audit trail",
+        "2026-01-01",
+        json!({}),
+        texts,
+    );
+    publish(root.path(), "01", vec![manual, trail]);
+    let engine = EmbeddedBackend::new(root.path());
+    let found = search(&engine, "torque of the hinge bolt").await;
+    assert_eq!(ids(&found).first(), Some(&"m-0"));
+}

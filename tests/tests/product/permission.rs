@@ -1,284 +1,82 @@
-//! Every tool with every kind of key.
+//! What every kind of key may do with everything that can be asked for.
+
+mod any_request;
+mod table;
+mod walk;
 
 use std::collections::BTreeSet;
 
 use raglan_core::key::PlainKey;
-use raglan_core::key_record::{KeyRecord, ScopeKind};
 use raglan_core::tool::Tool;
 use serde_json::{Value, json};
 
-use crate::support::{Answer, World, call, id, rpc};
+use self::table::anna;
+use crate::support::{Answer, World, call, rpc};
 
-const DAY_SECONDS: i64 = 86_400;
 /// A key of the right shape and checksum that nobody made.
 const UNKNOWN_SEED: u64 = 77;
 
-/// What a key may do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Expected {
-    /// The same 401 as without a key.
-    Unauthenticated,
-    /// The tool is refused, whatever the arguments.
-    ToolRefused,
-    /// The tool may be called; these knowledge bases can be seen, and no other.
-    Sees(&'static [&'static str]),
+/// The answer without what the caller itself put into it.
+fn without_echo(answer: &Answer) -> String {
+    let body = answer.json();
+    let uri = body.pointer("/error/data/uri").and_then(Value::as_str);
+    let text = format!("{answer:?}");
+    uri.map_or(text.clone(), |uri| text.replace(uri, "(uri)"))
 }
 
-/// A kind of key: its name, what distinguishes it, and what it may do with every tool.
-type Kind = (&'static str, fn(&mut KeyRecord), Expected);
-
-const EVERYTHING: &[&str] = &["anna-notes", "bo-notes", "handbook", "script"];
-
-fn list(record: &mut KeyRecord, ids: &[&str]) {
-    record.scope = ScopeKind::List;
-    record.kb_ids = ids.iter().map(|name| id(name)).collect();
-}
-
-fn anna(record: &mut KeyRecord) {
-    record.owner = Some("anna".to_owned());
-}
-
-/// Every kind of stored key.
-const KINDS: [Kind; 18] = [
-    (
-        "disabled",
-        |key| key.enabled = false,
-        Expected::Unauthenticated,
-    ),
-    (
-        "expired",
-        |key| key.expires_at = Some(key.created_at),
-        Expected::Unauthenticated,
-    ),
-    (
-        "revoked",
-        |key| key.revoked_at = Some(key.created_at),
-        Expected::Unauthenticated,
-    ),
-    (
-        "replaced",
-        |key| key.replaced_by = Some("another".into()),
-        Expected::Unauthenticated,
-    ),
-    (
-        "replaced, grace over",
-        |key| {
-            key.replaced_by = Some("another".into());
-            key.grace_ends_at = Some(key.created_at);
-        },
-        Expected::Unauthenticated,
-    ),
-    (
-        "replaced, in grace",
-        |key| {
-            key.replaced_by = Some("another".into());
-            key.grace_ends_at = Some(key.created_at.plus_seconds(DAY_SECONDS));
-        },
-        Expected::Sees(EVERYTHING),
-    ),
-    (
-        "expires tomorrow",
-        |key| key.expires_at = Some(key.created_at.plus_seconds(DAY_SECONDS)),
-        Expected::Sees(EVERYTHING),
-    ),
-    ("no tools", |key| key.tools.clear(), Expected::ToolRefused),
-    (
-        "system, scope none",
-        |key| key.scope = ScopeKind::None,
-        Expected::Sees(&[]),
-    ),
-    ("system, scope all", |_| {}, Expected::Sees(EVERYTHING)),
-    (
-        "system, empty list",
-        |key| list(key, &[]),
-        Expected::Sees(&[]),
-    ),
-    (
-        "system, list",
-        |key| list(key, &["bo-notes", "script", "no-such"]),
-        Expected::Sees(&["bo-notes", "script"]),
-    ),
-    (
-        "owned, scope none",
-        |key| {
-            anna(key);
-            key.scope = ScopeKind::None;
-        },
-        Expected::Sees(&[]),
-    ),
-    ("owned, scope all", anna, Expected::Sees(&["anna-notes"])),
-    (
-        "owned, list of everything",
-        |key| {
-            anna(key);
-            list(key, EVERYTHING);
-        },
-        Expected::Sees(&["anna-notes"]),
-    ),
-    (
-        "owned, list of others'",
-        |key| {
-            anna(key);
-            list(key, &["bo-notes", "handbook"]);
-        },
-        Expected::Sees(&[]),
-    ),
-    (
-        "owner without knowledge bases",
-        |key| key.owner = Some("nobody".into()),
-        Expected::Sees(&[]),
-    ),
-    (
-        "owner without a name",
-        |key| key.owner = Some(String::new()),
-        Expected::Sees(&[]),
-    ),
-];
-
-/// A call of the tool that touches this knowledge base. A new tool does not compile without its rows.
-fn call_about(tool: Tool, kb_id: &str) -> (Value, &'static str) {
-    const KNOWLEDGE_BASE: &str = "knowledge base not found or not permitted";
-    match tool {
-        Tool::Ask => (
-            json!({ "question": "leave?", "kb_id": kb_id }),
-            KNOWLEDGE_BASE,
-        ),
-        Tool::Retrieve => (json!({ "query": "leave", "kb_id": kb_id }), KNOWLEDGE_BASE),
-        Tool::ListDocuments | Tool::GetKnowledgeBase => (json!({ "kb_id": kb_id }), KNOWLEDGE_BASE),
-        Tool::GetTask => (
-            json!({ "task_id": format!("task-{kb_id}") }),
-            "task not found",
-        ),
-        // Cannot be asked about one: what it lists is checked instead.
-        Tool::ListKnowledgeBases => (json!({}), KNOWLEDGE_BASE),
-    }
-}
-
-/// A call that names no knowledge base, for the tools that can do without.
-fn call_about_everything(tool: Tool) -> Option<Value> {
-    match tool {
-        Tool::Ask => Some(json!({ "question": "leave?" })),
-        Tool::Retrieve => Some(json!({ "query": "leave" })),
-        Tool::ListDocuments | Tool::ListKnowledgeBases => Some(json!({})),
-        Tool::GetKnowledgeBase | Tool::GetTask => None,
-    }
-}
-
-/// The knowledge bases whose content or name is in a result.
-fn knowledge_bases_in(structured: &Value) -> BTreeSet<String> {
-    let name = if structured["items"][0].get("kb_id").is_some() {
-        "kb_id"
-    } else {
-        "id"
+#[tokio::test]
+async fn a_prompt_that_a_key_may_not_use_and_one_that_is_not_there_are_the_same_bytes() {
+    let world = World::start().await;
+    let (full, none) = (
+        world.full_key().await,
+        world.key("key-none", |key| key.tools.clear()).await,
+    );
+    let get = |name: &str| {
+        let arguments = json!({ "question": "leave?" });
+        rpc(
+            "prompts/get",
+            json!({ "name": name, "arguments": arguments }),
+        )
     };
-    let items = structured["items"].as_array().cloned().unwrap_or_default();
-    items
-        .iter()
-        .map(|item| item[name].as_str().unwrap().to_owned())
-        .collect()
+    let absent = get("no_such_prompt").key(&full).send(&world).await;
+    let forbidden = get("answer_from_knowledge_base")
+        .key(&none)
+        .send(&world)
+        .await;
+    assert_eq!(forbidden.code(), Some(-32602));
+    assert_eq!(forbidden, absent);
+}
+
+#[tokio::test]
+async fn a_document_that_is_not_there_and_one_that_is_out_of_scope_are_the_same_bytes() {
+    let world = World::start().await;
+    let key = world.key("key-anna", anna).await;
+    let read = async |uri: &str| {
+        let answer = rpc("resources/read", json!({ "uri": uri }))
+            .key(&key)
+            .send(&world)
+            .await;
+        (answer.code(), without_echo(&answer))
+    };
+    let absent = read("kb://anna-notes/documents/no-such").await;
+    assert_eq!(absent.0, Some(-32002));
+    assert_eq!(read("kb://bo-notes/documents/document-4").await, absent);
+    assert_eq!(read("kb://no-such/documents/document-4").await, absent);
+}
+
+/// A call of the tool that touches this knowledge base.
+fn call_about(tool: Tool, kb_id: &str) -> Value {
+    match tool {
+        Tool::Ask => json!({ "question": "leave?", "kb_id": kb_id }),
+        Tool::Retrieve => json!({ "query": "leave", "kb_id": kb_id }),
+        Tool::ListDocuments | Tool::GetKnowledgeBase => json!({ "kb_id": kb_id }),
+        Tool::GetTask => json!({ "task_id": format!("task-{kb_id}") }),
+        Tool::ListKnowledgeBases => json!({}),
+    }
 }
 
 fn refusal(code: i64, message: &str) -> Value {
     json!({ "jsonrpc": "2.0", "id": 1, "error": { "code": code, "message": message } })
-}
-
-async fn no_key(world: &World, tool: Tool) -> Answer {
-    call(tool.name(), call_about(tool, "script").0)
-        .send(world)
-        .await
-}
-
-#[tokio::test]
-async fn every_tool_decides_for_every_kind_of_key_as_the_table_says() {
-    let world = World::start().await;
-    for (kind, change, expected) in KINDS {
-        let key = world.key(kind, change).await;
-        for tool in Tool::ALL {
-            check_named(&world, kind, &key, tool, expected).await;
-            check_unnamed(&world, kind, &key, tool, expected).await;
-        }
-    }
-}
-
-/// Calls that name one knowledge base: the four that exist and one that does not.
-async fn check_named(world: &World, kind: &str, key: &PlainKey, tool: Tool, expected: Expected) {
-    let mut refusals = BTreeSet::new();
-    for kb_id in EVERYTHING.iter().chain(&["no-such"]) {
-        let (arguments, denial) = call_about(tool, kb_id);
-        let asked_before = world.engine.calls();
-        let answer = call(tool.name(), arguments).key(key).send(world).await;
-        let row = format!("{kind}: {tool} {kb_id}: {}", answer.body);
-        match expected {
-            Expected::Unauthenticated => assert_eq!(answer, no_key(world, tool).await, "{row}"),
-            Expected::ToolRefused => {
-                assert_eq!(answer.json(), refusal(-32001, "tool not allowed"), "{row}");
-                assert_eq!(answer.status, 200);
-            }
-            Expected::Sees(visible) if tool == Tool::ListKnowledgeBases => {
-                let seen = knowledge_bases_in(&answer.structured());
-                assert_eq!(
-                    seen,
-                    visible.iter().map(ToString::to_string).collect(),
-                    "{row}"
-                );
-            }
-            Expected::Sees(visible) if visible.contains(kb_id) => {
-                assert!(
-                    answer.structured().to_string().contains(kb_id) || tool == Tool::Ask,
-                    "{row}"
-                );
-                continue;
-            }
-            Expected::Sees(_) => {
-                assert_eq!(answer.json(), refusal(-32001, denial), "{row}");
-                assert_eq!(answer.status, 200);
-                refusals.insert(format!("{answer:?}"));
-            }
-        }
-        assert_eq!(
-            world.engine.calls(),
-            asked_before,
-            "no engine is asked: {row}"
-        );
-    }
-    assert!(
-        refusals.len() <= 1,
-        "forbidden and absent are the same bytes: {refusals:?}"
-    );
-}
-
-/// Calls that name none use the whole scope, and never more.
-async fn check_unnamed(world: &World, kind: &str, key: &PlainKey, tool: Tool, expected: Expected) {
-    let Some(arguments) = call_about_everything(tool) else {
-        return;
-    };
-    let answer = call(tool.name(), arguments).key(key).send(world).await;
-    let row = format!("{kind}: {tool} without kb_id: {}", answer.body);
-    match expected {
-        Expected::Unauthenticated => assert_eq!(answer, no_key(world, tool).await, "{row}"),
-        Expected::ToolRefused => assert_eq!(answer.code(), Some(-32001), "{row}"),
-        Expected::Sees(visible) if visible.is_empty() && tool != Tool::ListKnowledgeBases => {
-            let message = "knowledge base not found or not permitted";
-            assert_eq!(answer.json(), refusal(-32001, message), "{row}");
-        }
-        Expected::Sees(visible) => {
-            let structured = answer.structured();
-            if tool == Tool::Ask {
-                let sources = structured["sources"].as_array().unwrap();
-                let all = sources
-                    .iter()
-                    .all(|s| visible.contains(&s["kb_id"].as_str().unwrap()));
-                assert!(all, "{row}");
-            } else {
-                let seen = knowledge_bases_in(&structured);
-                assert_eq!(
-                    seen,
-                    visible.iter().map(ToString::to_string).collect(),
-                    "{row}"
-                );
-            }
-        }
-    }
 }
 
 #[tokio::test]
@@ -291,7 +89,7 @@ async fn a_key_with_one_tool_may_call_that_tool_and_no_other() {
             })
             .await;
         for tool in Tool::ALL {
-            let answer = call(tool.name(), call_about(tool, "script").0)
+            let answer = call(tool.name(), call_about(tool, "script"))
                 .key(&key)
                 .send(&world)
                 .await;
@@ -487,7 +285,7 @@ async fn an_owner_whose_knowledge_bases_cannot_be_read_gets_a_503_and_no_engine_
     let record = world.keys().find(&key.hash()).await.unwrap().unwrap();
     missing.keys().put_new(&record).await.unwrap();
     for tool in Tool::ALL {
-        let request = call(tool.name(), call_about(tool, "anna-notes").0).key(&key);
+        let request = call(tool.name(), call_about(tool, "anna-notes")).key(&key);
         assert_eq!(request.send(&missing).await.status, 503, "{tool}");
     }
     assert_eq!(missing.engine.calls(), 0);

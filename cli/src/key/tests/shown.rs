@@ -229,7 +229,7 @@ async fn lists_and_records_look_like_this() {
             "--description",
             "All manuals",
             "--backend",
-            "bedrock",
+            "embedded",
             "--backend-id",
             "ABCDEFGHIJ",
         ])
@@ -246,16 +246,16 @@ async fn lists_and_records_look_like_this() {
         ])
         .await;
     insta::assert_snapshot!(world.run(&["kb", "list"]).await.out, @r"
-    ID       OWNER     BACKEND             DOCUMENTS  UPDATED (UTC)     NAME
-    manuals  (system)  bedrock:ABCDEFGHIJ  unknown    2027-01-15 08:01  产品手册
-    notes    anna      embedded            unknown    2027-01-15 08:01  notes
+    ID       OWNER     BACKEND              DOCUMENTS  UPDATED (UTC)     NAME
+    manuals  (system)  embedded:ABCDEFGHIJ  unknown    2027-01-15 08:01  产品手册
+    notes    anna      embedded             unknown    2027-01-15 08:01  notes
     ");
     insta::assert_snapshot!(world.run(&["kb", "show", "manuals"]).await.out, @r"
     knowledge base   manuals
     name             产品手册
     description      All manuals
     owner            none (system keys only)
-    backend          bedrock:ABCDEFGHIJ
+    backend          embedded:ABCDEFGHIJ
     strategy         bm25
     documents        unknown
     passages         unknown

@@ -20,6 +20,8 @@ use super::token::PublicKey;
 const LIFETIME_SECONDS: i64 = 600;
 /// An unknown key id makes us look again, but no more often than this: anybody can invent key ids.
 const LOOK_AGAIN_SECONDS: i64 = 30;
+/// An issuer that fails is left alone for this long: callers would wait for it one after the other.
+const RETRY_SECONDS: i64 = 2;
 const BOUNDS: Bounds = Bounds {
     time: Duration::from_secs(3),
     response_max_bytes: 256 * 1024,
@@ -43,13 +45,22 @@ pub enum IssuerKeysError {
         /// What is wrong.
         what: String,
     },
+    /// It failed a moment ago; it was not asked again.
+    #[error("the issuer failed a moment ago")]
+    JustFailed,
 }
 
 /// Keeps the issuer's keys.
 pub struct IssuerKeys {
     issuer: String,
     client: OutboundClient,
-    known: Mutex<Option<Known>>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    known: Option<Known>,
+    failed_at: Option<Timestamp>,
 }
 
 struct Known {
@@ -94,7 +105,7 @@ impl IssuerKeys {
         Self {
             issuer,
             client,
-            known: Mutex::new(None),
+            state: Mutex::default(),
         }
     }
 
@@ -108,25 +119,33 @@ impl IssuerKeys {
         now: Timestamp,
     ) -> Result<Option<PublicKey>, IssuerKeysError> {
         // Held while fetching: calls that come at the same time wait for one answer.
-        let mut known = self.known.lock().await;
-        let age = known
-            .as_ref()
-            .map(|known| now.epoch_seconds() - known.fetched_at.epoch_seconds());
-        if let Some(known) = known.as_ref()
-            && age.is_some_and(|age| age < LIFETIME_SECONDS)
-        {
+        let mut state = self.state.lock().await;
+        let seconds_since = |at: Timestamp| now.epoch_seconds() - at.epoch_seconds();
+        if let Some(known) = &state.known {
+            let age = seconds_since(known.fetched_at);
             let found = choose(&known.by_id, key_id);
-            if found.is_some() || age.is_some_and(|age| age < LOOK_AGAIN_SECONDS) {
+            if age < LOOK_AGAIN_SECONDS || (age < LIFETIME_SECONDS && found.is_some()) {
                 return Ok(found);
             }
         }
-        let by_id = self.fetch().await?;
-        let found = choose(&by_id, key_id);
-        *known = Some(Known {
-            fetched_at: now,
-            by_id,
-        });
-        Ok(found)
+        if let Some(failed_at) = state.failed_at
+            && seconds_since(failed_at) < RETRY_SECONDS
+        {
+            return Err(IssuerKeysError::JustFailed);
+        }
+        match self.fetch().await {
+            Ok(by_id) => {
+                let found = choose(&by_id, key_id);
+                let fetched_at = now;
+                state.known = Some(Known { fetched_at, by_id });
+                state.failed_at = None;
+                Ok(found)
+            }
+            Err(error) => {
+                state.failed_at = Some(now);
+                Err(error)
+            }
+        }
     }
 
     async fn fetch(&self) -> Result<BTreeMap<String, PublicKey>, IssuerKeysError> {
@@ -134,6 +153,14 @@ impl IssuerKeys {
         for url in metadata_urls(&self.issuer) {
             match self.get::<Metadata>(&url).await {
                 // RFC 8414 §3.3: metadata of another issuer must not be used.
+                // Keys over plain HTTP would be anybody's.
+                Ok(metadata)
+                    if self.issuer.starts_with("https://")
+                        && !metadata.jwks_uri.starts_with("https://") =>
+                {
+                    let what = "its keys are not served over https".to_owned();
+                    return Err(IssuerKeysError::Unusable { url, what });
+                }
                 Ok(metadata) if metadata.issuer == self.issuer => {
                     let set: KeySet = self.get(&metadata.jwks_uri).await?;
                     return Ok(usable(set));

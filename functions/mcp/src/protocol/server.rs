@@ -166,8 +166,13 @@ impl ServerHandler for Server {
             .record
             .access(&accessed, exchange.parameters_max_chars);
         let call = self.call(&exchange);
-        if request.name != prompts::ANSWER_FROM_KNOWLEDGE_BASE || !prompts::is_offered(&call) {
-            exchange.record.failed("unknown_prompt");
+        let known = request.name == prompts::ANSWER_FROM_KNOWLEDGE_BASE;
+        if !known || !prompts::is_offered(&call) {
+            if known {
+                exchange.record.denied("prompt_not_permitted");
+            } else {
+                exchange.record.failed("unknown_prompt");
+            }
             return Err(ErrorData::invalid_params(
                 "There is no prompt of this name.",
                 None,

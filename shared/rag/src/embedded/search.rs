@@ -20,6 +20,7 @@ use super::schema::{
 };
 use super::tokenizer::{QueryTerms, query_terms};
 use crate::backend::{Document, Filters, Passage, Retrieval, RetrieveRequest};
+use crate::stop_words::is_stop_word;
 
 /// Why a generation cannot be opened or read.
 #[derive(Debug, thiserror::Error)]
@@ -152,7 +153,17 @@ impl OpenIndex {
         if words.is_empty() {
             return None;
         }
-        let any_word = words.iter().flat_map(|term| self.word(term)).collect();
+        // "the" stands in few titles and headings, so one that has it would count as a rare find.
+        let any_word = words
+            .iter()
+            .flat_map(|term| {
+                if is_stop_word(term) {
+                    vec![term_query(self.schema.content, term)]
+                } else {
+                    self.word(term).into()
+                }
+            })
+            .collect();
         let mut clauses: Vec<(Occur, Box<dyn Query>)> =
             vec![(Occur::Must, Box::new(BooleanQuery::union(any_word)))];
         clauses.extend(

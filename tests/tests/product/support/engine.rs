@@ -8,7 +8,8 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use raglan_core::clock::Timestamp;
 use raglan_rag::backend::{
-    Backend, BackendError, Document, DocumentPage, Passage, Retrieval, RetrieveRequest, Statistics,
+    Backend, BackendError, Document, DocumentPage, DocumentText, Passage, Retrieval,
+    RetrieveRequest, Statistics,
 };
 
 use super::world::NOW;
@@ -111,6 +112,21 @@ impl Backend for ScriptedEngine {
             let more = documents.len() > limit;
             documents.truncate(limit);
             Ok(DocumentPage { documents, more })
+        })
+    }
+
+    fn read_document<'a>(
+        &'a self,
+        knowledge_base: &'a str,
+        document_id: &'a str,
+    ) -> BoxFuture<'a, Result<Option<DocumentText>, BackendError>> {
+        Box::pin(async move {
+            let passages = self.obey(knowledge_base).await?;
+            let found = passages.into_iter().find(|p| p.document_id == document_id);
+            Ok(found.map(|passage| DocumentText {
+                title: passage.title,
+                text: passage.content,
+            }))
         })
     }
 

@@ -7,7 +7,7 @@ use tracing::Level;
 use tracing::subscriber::DefaultGuard;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::MakeWriter;
-use tracing_subscriber::layer::{Filter, Layer as _, SubscriberExt as _};
+use tracing_subscriber::layer::{Layer, SubscriberExt as _};
 use tracing_subscriber::registry::Registry;
 
 /// The log so far. Logging ends when this is dropped.
@@ -26,22 +26,26 @@ impl CapturedLog {
 /// Captures what this thread logs from now on, libraries included, down to `level`. The tests run on
 /// a runtime of one thread, so that is what the function logs.
 pub fn capture_log(level: Level) -> CapturedLog {
-    capture(LevelFilter::from_level(level))
+    capture(|lines| {
+        tracing_subscriber::fmt::layer()
+            .json()
+            .flatten_event(true)
+            .with_writer(lines)
+            .with_filter(LevelFilter::from_level(level))
+    })
 }
 
 /// Captures what this thread logs as the deployed functions do when `LOG_LEVEL` is `level`.
 pub fn capture_own_log(level: Level) -> CapturedLog {
-    capture(raglan_telemetry::log::filter(level))
+    capture(|lines| raglan_telemetry::log::layer(level, lines))
 }
 
-fn capture(filter: impl Filter<Registry> + Send + Sync + 'static) -> CapturedLog {
+fn capture<L>(layer: impl FnOnce(Lines) -> L) -> CapturedLog
+where
+    L: Layer<Registry> + Send + Sync + 'static,
+{
     let lines = Lines::default();
-    let layer = tracing_subscriber::fmt::layer()
-        .json()
-        .flatten_event(true)
-        .with_writer(lines.clone())
-        .with_filter(filter);
-    let subscriber = Registry::default().with(layer);
+    let subscriber = Registry::default().with(layer(lines.clone()));
     CapturedLog {
         lines,
         _guard: tracing::subscriber::set_default(subscriber),

@@ -58,6 +58,8 @@ pub struct World {
     pub clients: AwsClients,
     pub resources: LocalResources,
     pub index_dir: PathBuf,
+    /// Where the tables lie, when they lie in files.
+    pub state_dir: PathBuf,
     key_seed: AtomicU64,
     _emulators: Emulators,
     _folder: TempDir,
@@ -76,7 +78,17 @@ impl World {
 
     /// A system whose MCP function is configured by `change`.
     pub async fn configured(change: impl FnOnce(&mut Config)) -> Self {
-        let world = Self::without_knowledge(change).await;
+        Self::without_knowledge(change).await.with_knowledge().await
+    }
+
+    /// The same, with its tables in files below [`World::state_dir`].
+    pub async fn on_disk(change: impl FnOnce(&mut Config)) -> Self {
+        let world = Self::begin(true, change).await;
+        world.with_knowledge().await
+    }
+
+    async fn with_knowledge(self) -> Self {
+        let world = self;
         index_handbook(&world.index_dir, &id("handbook"), world.clock.now());
         world
             .add_knowledge_base("handbook", None, BackendReference::EMBEDDED)
@@ -112,15 +124,26 @@ impl World {
 
     /// A system without a single knowledge base.
     pub async fn without_knowledge(change: impl FnOnce(&mut Config)) -> Self {
+        Self::begin(false, change).await
+    }
+
+    async fn begin(on_disk: bool, change: impl FnOnce(&mut Config)) -> Self {
         let folder = tempfile::tempdir().unwrap();
+        let state_dir = folder.path().join("state");
         let index_dir = folder.path().join("index");
-        let emulators = Emulators::start(EmulatorOptions::default()).await.unwrap();
+        let emulators = Emulators::start(EmulatorOptions {
+            folder: on_disk.then(|| state_dir.clone()),
+            ..EmulatorOptions::default()
+        })
+        .await
+        .unwrap();
         let clients = emulators.clients();
         let resources = provision(&clients, &LocalTemplate::embedded().unwrap())
             .await
             .unwrap();
 
         let variables = HashMap::from([
+            ("METRICS_ENABLED", "false".to_owned()),
             ("KEYS_TABLE", resources.keys_table.clone()),
             ("CATALOG_TABLE", resources.catalog_table.clone()),
             ("STATE_TABLE", resources.state_table.clone()),
@@ -167,6 +190,7 @@ impl World {
             clients,
             resources,
             index_dir: embedded_dir,
+            state_dir,
             key_seed: AtomicU64::new(1_000),
             _emulators: emulators,
             _folder: folder,
@@ -198,6 +222,17 @@ impl World {
     pub async fn key(&self, key_id: &str, change: impl FnOnce(&mut KeyRecord)) -> PlainKey {
         let seed = self.key_seed.fetch_add(1, Ordering::SeqCst);
         let key = PlainKey::generate(&SequenceRandom::seeded(seed)).unwrap();
+        self.store_key(&key, key_id, change).await;
+        key
+    }
+
+    /// The same for a key that is there already.
+    pub async fn store_key(
+        &self,
+        key: &PlainKey,
+        key_id: &str,
+        change: impl FnOnce(&mut KeyRecord),
+    ) {
         let mut record = KeyRecord {
             key_hash: key.hash(),
             key_id: key_id.to_owned(),
@@ -219,7 +254,6 @@ impl World {
         };
         change(&mut record);
         self.keys().put_new(&record).await.unwrap();
-        key
     }
 
     /// Changes the record of a key.
