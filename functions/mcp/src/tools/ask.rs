@@ -2,14 +2,14 @@
 
 use raglan_core::ids;
 use raglan_core::tool::Tool;
-use raglan_guard::{Guard, SecuritySummary};
+use raglan_guard::SecuritySummary;
 use raglan_rag::answer::extractive_answer;
 use raglan_rag::merge::ScoredPassage;
 use serde_json::{Map, Value, json};
 
 use super::arguments::Arguments;
 use super::passages::{
-    content_budget_bytes, cut_at_boundary, findings_by_rule, label, security_schema,
+    Labels, content_budget_bytes, cut_at_boundary, findings_by_rule, security_schema,
 };
 use super::search::{Search, kb_id_schema, top_k_schema};
 use super::{Definition, ToolCall, ToolError, ToolOutput, filters, search};
@@ -120,13 +120,14 @@ pub async fn run(
         Some(answer) => {
             let guarded = guard.sanitize(&answer.text);
             security.add(&guarded);
+            let mut labels = Labels::new(guard, &mut security);
             let cited = answer
                 .citations
                 .iter()
                 .filter_map(|at| found.merged.passages.get(*at));
             let sources: Vec<Value> = cited
                 .enumerate()
-                .map(|(at, passage)| source(guard, at + 1, passage))
+                .map(|(at, passage)| source(&mut labels, at + 1, passage))
                 .collect();
             (Some(guarded.text), sources)
         }
@@ -187,21 +188,20 @@ fn cut_together(passages: &mut [ScoredPassage], budget_bytes: usize) -> bool {
     cut
 }
 
-fn source(guard: Guard, number: usize, scored: &ScoredPassage) -> Value {
+fn source(labels: &mut Labels<'_>, number: usize, scored: &ScoredPassage) -> Value {
     let passage = &scored.passage;
-    let clean = |text: &str| label(guard, text);
     let mut source = json!({
         "n": number,
         "id": passage.id,
         "kb_id": scored.kb_id,
-        "title": clean(&passage.title),
-        "filename": clean(&passage.filename),
+        "title": labels.clean(&passage.title),
+        "filename": labels.clean(&passage.filename),
     });
     if let Some(uri) = &passage.uri {
-        source["uri"] = clean(uri).into();
+        source["uri"] = labels.clean(uri).into();
     }
     if let Some(section) = &passage.section {
-        source["section"] = clean(section).into();
+        source["section"] = labels.clean(section).into();
     }
     if let Some(page) = passage.page {
         source["page"] = page.into();

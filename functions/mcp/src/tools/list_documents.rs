@@ -3,13 +3,13 @@
 use raglan_core::access::Denial;
 use raglan_core::catalog::KnowledgeBase;
 use raglan_core::tool::Tool;
-use raglan_guard::Guard;
+use raglan_guard::SecuritySummary;
 use raglan_rag::backend::{Document, DocumentPage};
 use serde_json::{Map, Value, json};
 
 use super::arguments::Arguments;
 use super::list_knowledge_bases::{CURSOR_MAX_CHARS, cursor_schema, limit_schema, read_limit};
-use super::passages::{content_budget_bytes, label};
+use super::passages::{Labels, content_budget_bytes, findings_by_rule};
 use super::search::{kb_id_schema, read_kb_ids};
 use super::{Definition, ToolCall, ToolError, ToolOutput};
 use crate::cursor::{CursorScope, InvalidCursor};
@@ -96,11 +96,12 @@ pub async fn run(
     let mut page = collect(call, &selected, position.as_ref(), limit).await?;
 
     let mut structured = Map::new();
-    let guard = call.services.guard;
+    let mut security = SecuritySummary::default();
+    let mut labels = Labels::new(call.services.guard, &mut security);
     let mut items: Vec<Value> = page
         .documents
         .iter()
-        .map(|(kb_id, document)| present(guard, kb_id, document))
+        .map(|(kb_id, document)| present(&mut labels, kb_id, document))
         .collect();
     let fitting = fitting(&items, content_budget_bytes(call.services.max_result_bytes));
     if fitting < items.len() {
@@ -117,7 +118,7 @@ pub async fn run(
         structured,
         knowledge_bases: selected.iter().map(|kb| kb.id.to_string()).collect(),
         result_count: page.documents.len() as u64,
-        guard_findings: std::collections::BTreeMap::new(),
+        guard_findings: findings_by_rule(&security),
     })
 }
 
@@ -193,12 +194,12 @@ async fn list_one(
         .await
 }
 
-fn present(guard: Guard, kb_id: &str, document: &Document) -> Value {
+fn present(labels: &mut Labels<'_>, kb_id: &str, document: &Document) -> Value {
     json!({
         "id": document.id,
         "kb_id": kb_id,
-        "filename": label(guard, &document.filename),
-        "title": label(guard, &document.title),
+        "filename": labels.clean(&document.filename),
+        "title": labels.clean(&document.title),
         "format": document.format,
         "size_bytes": document.size_bytes,
         "status": document.status,
