@@ -15,7 +15,10 @@ fuzz_target!(|text: &str| {
         assert_eq!(once.text, text);
     }
     assert_eq!(guard.sanitize(&once.text).text, once.text);
-    let passage = PassageInfo { source: text, chunk_index: 0 };
+    let passage = PassageInfo {
+        source: text,
+        chunk_index: 0,
+    };
     let wrapped = guard.isolate(&passage, text, "nonce").text;
     assert_eq!(wrapped.matches("</untrusted_data").count(), 1);
 });
