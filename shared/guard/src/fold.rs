@@ -55,7 +55,11 @@ pub(crate) fn is_word_char(c: char) -> bool {
     if c.is_ascii() {
         return c.is_ascii_alphanumeric();
     }
-    c.is_alphanumeric() || is_combining_mark(c) || enclosed_letter(c).is_some()
+    // The ideographs are letters, all of them, and the tables of the standard library are slow for them.
+    matches!(c, '\u{4e00}'..='\u{9fff}')
+        || c.is_alphanumeric()
+        || is_combining_mark(c)
+        || enclosed_letter(c).is_some()
 }
 
 /// Letters in circles and squares that have no compatibility decomposition.

@@ -117,6 +117,27 @@ fn opening_brackets(text: &str) -> impl Iterator<Item = (usize, usize)> + '_ {
     })
 }
 
+/// Where in [`ROLE_TAGS`], which is sorted, the tags begin whose first byte is this one or a later one.
+static TAGS_FROM: [usize; 257] = {
+    let mut from = [0; 257];
+    let (mut byte, mut tag) = (0, 0);
+    while byte < from.len() {
+        while tag < ROLE_TAGS.len() && (ROLE_TAGS[tag].as_bytes()[0] as usize) < byte {
+            tag += 1;
+        }
+        from[byte] = tag;
+        byte += 1;
+    }
+    from
+};
+
+fn tags_beginning_with(byte: u8) -> &'static [&'static str] {
+    let at = usize::from(byte);
+    ROLE_TAGS
+        .get(TAGS_FROM[at]..TAGS_FROM[at + 1])
+        .unwrap_or_default()
+}
+
 /// The tag of a prompt template or tool protocol whose bracket is at `at..name_at`.
 fn role_tag(text: &str, at: usize, name_at: usize) -> Option<Found> {
     // Most brackets are followed by none of the characters that can begin such a tag.
@@ -186,7 +207,7 @@ fn role_tag(text: &str, at: usize, name_at: usize) -> Option<Found> {
     if name.is_empty() {
         return None;
     }
-    let is_known = ROLE_TAGS.binary_search(&name).is_ok();
+    let is_known = tags_beginning_with(*name.as_bytes().first()?).contains(&name);
     if !(is_known || barred) {
         return None;
     }
