@@ -1,13 +1,19 @@
 //! POSTs JSON to a server on this machine, the way any client does.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
 use http::{Request, StatusCode};
-use http_body_util::{BodyExt as _, Full};
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::TokioExecutor;
+use http_body_util::Full;
+use raglan_outbound::{Bounds, OutboundClient, OutboundError};
 use serde_json::Value;
+
+/// A function under `cargo lambda watch` may have to be compiled first.
+const BOUNDS: Bounds = Bounds {
+    time: Duration::from_mins(10),
+    response_max_bytes: 16 * 1024 * 1024,
+};
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
@@ -20,8 +26,8 @@ pub enum ClientError {
     Connection {
         /// The address.
         url: String,
-        /// What the network says.
-        cause: String,
+        /// Why there is no answer.
+        cause: OutboundError,
     },
     /// The answer is no JSON.
     #[error("the answer ({status}) is not JSON: {cause}")]
@@ -34,17 +40,9 @@ pub enum ClientError {
 }
 
 /// A client with a pool of connections.
-#[derive(Debug, Clone)]
+#[derive(Debug, Default)]
 pub struct JsonClient {
-    client: Client<HttpConnector, Full<Bytes>>,
-}
-
-impl Default for JsonClient {
-    fn default() -> Self {
-        Self {
-            client: Client::builder(TokioExecutor::new()).build_http(),
-        }
-    }
+    client: OutboundClient,
 }
 
 impl JsonClient {
@@ -65,20 +63,14 @@ impl JsonClient {
             request = request.header(AUTHORIZATION, format!("Bearer {bearer}"));
         }
         let request = request.body(Full::new(Bytes::from(body.to_string())))?;
-        let failed = |cause: String| ClientError::Connection {
-            url: url.to_owned(),
-            cause,
-        };
-        let response = self
-            .client
-            .request(request)
-            .await
-            .map_err(|error| failed(error.to_string()))?;
-        let status = response.status();
-        let collected = response.into_body().collect().await;
-        let bytes = collected
-            .map_err(|error| failed(error.to_string()))?
-            .to_bytes();
+        let response = self.client.send(request, BOUNDS).await;
+        let (parts, bytes) = response
+            .map_err(|cause| ClientError::Connection {
+                url: url.to_owned(),
+                cause,
+            })?
+            .into_parts();
+        let status = parts.status;
         if bytes.is_empty() {
             return Ok((status, Value::Null));
         }

@@ -4,6 +4,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::uri::Scheme;
 use http::{Request, Response};
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper_rustls::HttpsConnector;
@@ -38,12 +39,14 @@ pub enum OutboundError {
 }
 
 type HttpsClient = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
+type PlainClient = Client<HttpConnector, Full<Bytes>>;
 
 /// A client with a pool of connections. Making one costs nothing: certificates are read at the first
-/// request.
+/// request over HTTPS, so that a machine without any can still talk to itself.
 #[derive(Debug, Default)]
 pub struct OutboundClient {
-    client: OnceLock<HttpsClient>,
+    https: OnceLock<HttpsClient>,
+    plain: OnceLock<PlainClient>,
 }
 
 impl OutboundClient {
@@ -56,12 +59,13 @@ impl OutboundClient {
         request: Request<Full<Bytes>>,
         bounds: Bounds,
     ) -> Result<Response<Bytes>, OutboundError> {
-        let client = self.client()?;
+        let sent = if request.uri().scheme() == Some(&Scheme::HTTP) {
+            self.plain().request(request)
+        } else {
+            self.https()?.request(request)
+        };
         let work = async {
-            let response = client
-                .request(request)
-                .await
-                .map_err(|error| broken(&error))?;
+            let response = sent.await.map_err(|error| broken(&error))?;
             let (parts, body) = response.into_parts();
             let body = Limited::new(body, bounds.response_max_bytes)
                 .collect()
@@ -78,18 +82,23 @@ impl OutboundClient {
         answer.unwrap_or(Err(OutboundError::TimedOut(bounds.time)))
     }
 
-    fn client(&self) -> Result<&HttpsClient, OutboundError> {
-        if let Some(client) = self.client.get() {
+    fn plain(&self) -> &PlainClient {
+        self.plain
+            .get_or_init(|| Client::builder(TokioExecutor::new()).build_http())
+    }
+
+    fn https(&self) -> Result<&HttpsClient, OutboundError> {
+        if let Some(client) = self.https.get() {
             return Ok(client);
         }
         let connector = hyper_rustls::HttpsConnectorBuilder::new()
             .with_native_roots()
             .map_err(OutboundError::Certificates)?
-            .https_or_http()
+            .https_only()
             .enable_http1()
             .build();
         let client = Client::builder(TokioExecutor::new()).build(connector);
-        Ok(self.client.get_or_init(|| client))
+        Ok(self.https.get_or_init(|| client))
     }
 }
 

@@ -338,44 +338,51 @@ fn required_text(method: &str) -> Option<(&'static str, &'static str)> {
 /// Checks the parameters' shape and mends what clients are known to send: `null` for "nothing", and
 /// a tool's arguments as JSON text.
 fn mend_params(object: &Map<String, Value>, method: &str) -> Result<Option<Value>, &'static str> {
-    let mut params = match object.get("params") {
-        None | Some(Value::Null) => Map::new(),
-        Some(Value::Object(params)) => params.clone(),
+    let none = Map::new();
+    let given = object.get("params");
+    let params = match given {
+        None | Some(Value::Null) => &none,
+        Some(Value::Object(params)) => params,
         Some(_) => return Err("`params` must be an object."),
     };
-    let mut changed = object.get("params").is_some_and(Value::is_null);
     if let Some((name, message)) = required_text(method)
         && !params.get(name).is_some_and(Value::is_string)
     {
         return Err(message);
     }
-    match params.get("_meta") {
-        None | Some(Value::Object(_)) => {}
-        Some(Value::Null) => {
-            params.remove("_meta");
-            changed = true;
-        }
+    let meta_is_null = match params.get("_meta") {
+        None | Some(Value::Object(_)) => false,
+        Some(Value::Null) => true,
         Some(_) => return Err("`params._meta` must be an object."),
-    }
-    if matches!(method, "tools/call" | "prompts/get") {
-        match params.get("arguments") {
-            None | Some(Value::Object(_)) => {}
-            Some(Value::Null) => {
-                params.remove("arguments");
-                changed = true;
-            }
-            Some(Value::String(text)) => {
-                let Ok(Value::Object(arguments)) = serde_json::from_str(text) else {
-                    return Err("`params.arguments` must be an object.");
-                };
-                params.insert("arguments".to_owned(), Value::Object(arguments));
-                changed = true;
-            }
-            Some(_) => return Err("`params.arguments` must be an object."),
-        }
-    }
-    if !changed {
+    };
+    let arguments = params
+        .get("arguments")
+        .filter(|_| matches!(method, "tools/call" | "prompts/get"));
+    // `Some(None)`: take them out; `Some(Some(…))`: put these in their place.
+    let new_arguments = match arguments {
+        None | Some(Value::Object(_)) => None,
+        Some(Value::Null) => Some(None),
+        Some(Value::String(text)) => match serde_json::from_str(text) {
+            Ok(Value::Object(arguments)) => Some(Some(arguments)),
+            _ => return Err("`params.arguments` must be an object."),
+        },
+        Some(_) => return Err("`params.arguments` must be an object."),
+    };
+    if !meta_is_null && new_arguments.is_none() && !given.is_some_and(Value::is_null) {
         return Ok(None);
+    }
+    let mut params = params.clone();
+    if meta_is_null {
+        params.remove("_meta");
+    }
+    match new_arguments {
+        None => {}
+        Some(None) => {
+            params.remove("arguments");
+        }
+        Some(Some(arguments)) => {
+            params.insert("arguments".to_owned(), Value::Object(arguments));
+        }
     }
     let mut mended = object.clone();
     if params.is_empty() {
