@@ -5,6 +5,7 @@ use raglan_core::catalog::KnowledgeBase;
 use raglan_core::ids;
 use raglan_core::tool::Tool;
 use raglan_guard::PassageInfo;
+use raglan_rag::backend::BackendError;
 
 use crate::cursor::CursorScope;
 use crate::tools::passages::{content_budget_bytes, cut_at_boundary};
@@ -136,8 +137,12 @@ async fn read_document(
     document_id: &str,
 ) -> Result<Option<Content>, ToolError> {
     let backend = call.services.backends.of(entry)?;
-    let work = backend.read_document(&entry.backend.id, document_id);
-    let document = call.wait_for(work).await?;
+    let engine_call = call.engine_call();
+    let work = backend.read_document(&entry.backend.id, document_id, &engine_call);
+    let document = match call.wait_for(work).await {
+        Err(ToolError::Backend(BackendError::Unsupported(_))) => None,
+        answer => answer?,
+    };
     let Some(document) = document else {
         return Ok(None);
     };

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use raglan_core::catalog::KnowledgeBaseId;
 use raglan_core::clock::{Clock as _, SystemClock};
 use raglan_ingest::build::index_documents;
-use raglan_rag::backend::{Backend as _, Document, Filters, RetrieveRequest};
+use raglan_rag::backend::{Backend as _, Document, EngineCall, Filters, RetrieveRequest};
 use raglan_rag::embedded::EmbeddedBackend;
 use raglan_rag::embedded::writer::{NewDocument, NewPassage};
 use serde::Deserialize;
@@ -64,8 +64,9 @@ async fn main() -> Result<(), AnyError> {
     );
 
     let engine = EmbeddedBackend::new(root.path());
+    let call = EngineCall::within(Duration::from_mins(1));
     let started = Instant::now();
-    engine.describe(kb_id.as_str()).await?;
+    engine.describe(kb_id.as_str(), &call).await?;
     println!("opened in {:?}", started.elapsed());
 
     let (mut asked, mut gain, mut found) = (0.0, 0.0, 0.0);
@@ -76,10 +77,9 @@ async fn main() -> Result<(), AnyError> {
             top_k: CUT,
             min_score: None,
             filters: Filters::default(),
-            time_left: Duration::from_mins(1),
         };
         let started = Instant::now();
-        let retrieval = engine.retrieve(kb_id.as_str(), &request).await?;
+        let retrieval = engine.retrieve(kb_id.as_str(), &request, &call).await?;
         times.push(started.elapsed());
         let ids: Vec<String> = retrieval
             .passages

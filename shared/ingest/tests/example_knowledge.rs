@@ -9,7 +9,7 @@ use raglan_core::catalog::KnowledgeBaseId;
 use raglan_core::clock::{ManualClock, Timestamp};
 use raglan_ingest::build::{IndexOptions, index_folder};
 use raglan_rag::answer::extractive_answer;
-use raglan_rag::backend::{Backend as _, Filters, RetrieveRequest};
+use raglan_rag::backend::{Backend as _, EngineCall, Filters, RetrieveRequest};
 use raglan_rag::embedded::EmbeddedBackend;
 use raglan_rag::merge::{ScoredPassage, merge};
 use serde::Deserialize;
@@ -112,9 +112,13 @@ impl Knowledge {
             top_k: TOP_K,
             min_score: None,
             filters: Filters::default(),
-            time_left: Duration::from_mins(1),
         };
-        let found = self.engine.retrieve("examples", &request).await.unwrap();
+        let call = EngineCall::within(Duration::from_mins(1));
+        let found = self
+            .engine
+            .retrieve("examples", &request, &call)
+            .await
+            .unwrap();
         merge(vec![(self.kb_id.clone(), found)], TOP_K).passages
     }
 }

@@ -15,38 +15,98 @@ use serde_json::Value;
 /// A retrieval engine.
 ///
 /// `knowledge_base` is always the engine's own identifier
-/// ([`raglan_core::catalog::BackendReference::id`]); permission has been decided before.
+/// ([`raglan_core::catalog::BackendReference::id`]); permission has been decided before. A method that
+/// an engine has no use for answers [`BackendError::Unsupported`].
 pub trait Backend: Send + Sync {
+    /// What the engine can do.
+    fn abilities(&self) -> Abilities;
+
     /// Finds the passages that fit a query best, best first.
     fn retrieve<'a>(
         &'a self,
         knowledge_base: &'a str,
         request: &'a RetrieveRequest,
+        call: &'a EngineCall,
     ) -> BoxFuture<'a, Result<Retrieval, BackendError>>;
 
-    /// Lists documents, ordered by id, those after `after` (exclusive), at most `limit`.
+    /// Lists documents in an order of the engine's own, at most `limit`, from the position that the
+    /// page before gave as [`DocumentPage::next`].
     fn list_documents<'a>(
         &'a self,
-        knowledge_base: &'a str,
-        after: Option<&'a str>,
-        limit: usize,
-    ) -> BoxFuture<'a, Result<DocumentPage, BackendError>>;
+        _knowledge_base: &'a str,
+        _position: Option<&'a str>,
+        _limit: usize,
+        _call: &'a EngineCall,
+    ) -> BoxFuture<'a, Result<DocumentPage, BackendError>> {
+        unsupported("list documents")
+    }
 
-    /// The whole text of a document; `None` when there is no such document, or when the engine does
-    /// not give out whole documents.
+    /// The whole text of a document; `None` when there is no such document.
     fn read_document<'a>(
         &'a self,
         _knowledge_base: &'a str,
         _document_id: &'a str,
+        _call: &'a EngineCall,
     ) -> BoxFuture<'a, Result<Option<DocumentText>, BackendError>> {
-        Box::pin(std::future::ready(Ok(None)))
+        unsupported("read whole documents")
     }
 
     /// Tells what a knowledge base holds.
     fn describe<'a>(
         &'a self,
         knowledge_base: &'a str,
+        call: &'a EngineCall,
     ) -> BoxFuture<'a, Result<Statistics, BackendError>>;
+
+    /// How one of the engine's own indexing jobs stands; `None` when there is no such job.
+    fn job<'a>(
+        &'a self,
+        _knowledge_base: &'a str,
+        _job_id: &'a str,
+        _call: &'a EngineCall,
+    ) -> BoxFuture<'a, Result<Option<Job>, BackendError>> {
+        unsupported("tell how indexing stands")
+    }
+}
+
+fn unsupported<'a, T: Send + 'a>(what: &'static str) -> BoxFuture<'a, Result<T, BackendError>> {
+    Box::pin(std::future::ready(Err(BackendError::Unsupported(what))))
+}
+
+/// What every request to an engine carries, whatever it asks for. The caller's key is never part of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EngineCall {
+    /// Time that the engine may take.
+    pub time_left: Duration,
+    /// The W3C trace context (`traceparent` header) of the call that this request belongs to.
+    pub traceparent: Option<String>,
+}
+
+impl EngineCall {
+    /// A request of its own, outside of any trace, that may take this long.
+    #[must_use]
+    pub const fn within(time_left: Duration) -> Self {
+        Self {
+            time_left,
+            traceparent: None,
+        }
+    }
+}
+
+/// What an engine can do, whatever the knowledge base.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Abilities {
+    /// The largest `top_k` that it takes; more is clamped before it is asked.
+    pub top_k_limit: usize,
+    /// The longest query that it takes, in characters; `None` where there is no limit below ours.
+    pub query_max_chars: Option<usize>,
+    /// Whether a passage's metadata holds everything that filters ask about, so that what the engine
+    /// found can be checked once more ([`Filters`]).
+    pub tells_metadata: bool,
+    /// Whether [`Backend::list_documents`] works.
+    pub lists_documents: bool,
+    /// Whether [`Backend::read_document`] works.
+    pub reads_documents: bool,
 }
 
 /// What to look for.
@@ -60,8 +120,6 @@ pub struct RetrieveRequest {
     pub min_score: Option<f32>,
     /// What the passages' documents must satisfy.
     pub filters: Filters,
-    /// Time that the engine may take.
-    pub time_left: Duration,
 }
 
 /// Conditions on documents; all of them must hold. An empty list or `None` asks nothing.
@@ -75,9 +133,8 @@ pub struct Filters {
     pub updated_after: Option<Timestamp>,
     /// The document was updated before this moment (exclusive).
     pub updated_before: Option<Timestamp>,
-    /// For each name: the document's metadata under that name is one of the values
-    /// (strings, numbers or booleans).
-    pub metadata: BTreeMap<String, Vec<Value>>,
+    /// Conditions on fields of the document's metadata; several may be about one field.
+    pub metadata: Vec<Condition>,
 }
 
 impl Filters {
@@ -86,6 +143,34 @@ impl Filters {
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
+}
+
+/// A condition on one field of a document's metadata. A document without the field satisfies
+/// [`Comparison::NoneOf`] only.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Condition {
+    /// The field's name.
+    pub field: String,
+    /// What its value must be like. Where the document has several values, one that fits is enough;
+    /// for [`Comparison::NoneOf`] none may fit.
+    pub comparison: Comparison,
+}
+
+/// How a value is compared. Values are strings, numbers or booleans; lists are never empty.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Comparison {
+    /// `eq`, `in`: equal to one of these.
+    OneOf(Vec<Value>),
+    /// `ne`, `nin`: equal to none of these.
+    NoneOf(Vec<Value>),
+    /// `gt`: greater than this number or text.
+    Greater(Value),
+    /// `gte`
+    GreaterOrEqual(Value),
+    /// `lt`
+    Less(Value),
+    /// `lte`
+    LessOrEqual(Value),
 }
 
 /// What was found.
@@ -97,6 +182,23 @@ pub struct Retrieval {
     pub matched: u64,
     /// How many of the best `top_k` were left out because of `min_score`.
     pub below_threshold: u64,
+    /// What the engine had to do otherwise than asked.
+    pub notes: Vec<Note>,
+}
+
+/// Something that an engine did otherwise than asked; callers are told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Note {
+    /// The engine takes shorter queries: only the first `max_chars` characters were searched for.
+    QueryCut {
+        /// How many characters.
+        max_chars: usize,
+    },
+    /// A setting of this knowledge base that the engine refused, for example `rerank`; the search was
+    /// done without it.
+    WithoutSetting(&'static str),
+    /// This many passages broke the filters although the engine was given them; they were dropped.
+    FilteredAgain(usize),
 }
 
 /// A piece of a document.
@@ -157,10 +259,25 @@ pub struct Document {
 /// A page of documents.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DocumentPage {
-    /// The documents, ordered by id.
+    /// The documents.
     pub documents: Vec<Document>,
-    /// Whether more follow.
-    pub more: bool,
+    /// Where the next page begins, in words of the engine's own; `None` after the last document.
+    pub next: Option<String>,
+}
+
+/// An indexing job of an engine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Job {
+    /// Its state, in the words of [`raglan_core::task::TaskStatus`].
+    pub status: raglan_core::task::TaskStatus,
+    /// Its document, where it is about one.
+    pub document_id: Option<String>,
+    /// Whether the engine gave a reason for failing; the reason itself is for the log.
+    pub failed_because: Option<String>,
+    /// When it began.
+    pub created_at: Timestamp,
+    /// When it last changed.
+    pub updated_at: Timestamp,
 }
 
 /// A document's text.
@@ -205,9 +322,21 @@ pub enum BackendError {
     /// The engine did not answer in time.
     #[error("the engine did not answer within {0:?}")]
     TimedOut(Duration),
-    /// The engine cannot be reached, refuses, or answers nonsense.
+    /// The engine has no such operation; the text completes "the engine cannot …".
+    #[error("the engine cannot {0}")]
+    Unsupported(&'static str),
+    /// The engine asks to be left alone for a while.
+    #[error("the engine is throttling")]
+    Throttled,
+    /// The engine cannot be reached, or fails.
     #[error("the engine is unavailable: {0}")]
     Unavailable(String),
+    /// The engine refuses us or the request: credentials, rights, a setting. Trying again does not help.
+    #[error("the engine refuses: {0}")]
+    Refused(String),
+    /// The engine's answer is not what its interface promises, or is too large.
+    #[error("the engine's answer cannot be read: {0}")]
+    UnreadableAnswer(String),
     /// The embedded index is missing, damaged or from another version; the text says how to mend it.
     #[error("the index cannot be used: {0}")]
     UnusableIndex(String),
@@ -217,6 +346,9 @@ impl BackendError {
     /// Whether the same call may succeed a moment later.
     #[must_use]
     pub const fn retryable(&self) -> bool {
-        matches!(self, Self::TimedOut(_) | Self::Unavailable(_))
+        matches!(
+            self,
+            Self::TimedOut(_) | Self::Throttled | Self::Unavailable(_) | Self::UnreadableAnswer(_)
+        )
     }
 }

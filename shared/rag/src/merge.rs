@@ -134,6 +134,7 @@ mod tests {
             matched: passages.len() as u64,
             passages,
             below_threshold: 1,
+            notes: Vec::new(),
         }
     }
 

@@ -11,7 +11,8 @@ use std::time::Duration;
 use raglan_core::catalog::KnowledgeBaseId;
 use raglan_core::clock::Timestamp;
 use raglan_rag::backend::{
-    Backend, BackendError, Document, Filters, Passage, Retrieval, RetrieveRequest,
+    Backend, BackendError, Comparison, Condition, Document, EngineCall, Filters, Passage,
+    Retrieval, RetrieveRequest,
 };
 use raglan_rag::embedded::EmbeddedBackend;
 use raglan_rag::embedded::layout::{self, Generation};
@@ -112,13 +113,16 @@ fn publish(root: &Path, digits: &str, documents: Vec<NewDocument>) -> PathBuf {
     folder
 }
 
+fn call() -> EngineCall {
+    EngineCall::within(Duration::from_mins(1))
+}
+
 fn request(query: &str) -> RetrieveRequest {
     RetrieveRequest {
         query: query.to_owned(),
         top_k: 10,
         min_score: None,
         filters: Filters::default(),
-        time_left: Duration::from_mins(1),
     }
 }
 
@@ -138,11 +142,11 @@ fn ids(retrieval: &Retrieval) -> Vec<&str> {
 }
 
 async fn search(engine: &EmbeddedBackend, query: &str) -> Retrieval {
-    engine.retrieve(KB, &request(query)).await.unwrap()
+    engine.retrieve(KB, &request(query), &call()).await.unwrap()
 }
 
 async fn unusable(engine: &EmbeddedBackend) -> String {
-    match engine.retrieve(KB, &request("refund")).await {
+    match engine.retrieve(KB, &request("refund"), &call()).await {
         Err(BackendError::UnusableIndex(text)) => text,
         other => panic!("{other:?}"),
     }
@@ -215,7 +219,7 @@ async fn the_characters_of_a_query_syntax_are_plain_text() {
         "a\\:b*",
         "refund~2^9",
     ] {
-        engine.retrieve(KB, &request(query)).await.unwrap();
+        engine.retrieve(KB, &request(query), &call()).await.unwrap();
     }
     assert_eq!(ids(&search(&engine, "NOT").await), ["a-1"]);
     assert_eq!(ids(&search(&engine, "-leave").await), ["b-0"]);
@@ -246,7 +250,10 @@ async fn every_filter_narrows_and_all_of_them_must_hold() {
     let everything = "refund shipping leave 报销";
     assert_eq!(search(&engine, everything).await.matched, 5);
     let metadata = |name: &str, values: Vec<Value>| Filters {
-        metadata: BTreeMap::from([(name.to_owned(), values)]),
+        metadata: vec![Condition {
+            field: name.to_owned(),
+            comparison: Comparison::OneOf(values),
+        }],
         ..Filters::default()
     };
     let domain = |names: &[&str]| Filters {
@@ -299,7 +306,7 @@ async fn every_filter_narrows_and_all_of_them_must_hold() {
     ];
     for (filters, expected) in cases {
         let found = engine
-            .retrieve(KB, &filtered(everything, filters.clone()))
+            .retrieve(KB, &filtered(everything, filters.clone()), &call())
             .await
             .unwrap();
         let mut found_ids = ids(&found);
@@ -320,7 +327,7 @@ async fn a_filter_does_not_change_scores() {
         ..Filters::default()
     };
     let narrowed = engine
-        .retrieve(KB, &filtered("annual leave", filters))
+        .retrieve(KB, &filtered("annual leave", filters), &call())
         .await
         .unwrap();
     assert_eq!(plain, narrowed);
@@ -338,7 +345,7 @@ async fn passages_below_the_least_score_are_left_out_and_counted() {
         min_score: Some(best),
         ..request("days refund")
     };
-    let found = engine.retrieve(KB, &strict).await.unwrap();
+    let found = engine.retrieve(KB, &strict, &call()).await.unwrap();
     assert_eq!(found.passages.len(), 1);
     assert_eq!(found.below_threshold, all.matched - 1);
     assert_eq!(found.matched, all.matched);
@@ -346,7 +353,15 @@ async fn passages_below_the_least_score_are_left_out_and_counted() {
         top_k: 1,
         ..request("days refund")
     };
-    assert_eq!(engine.retrieve(KB, &one).await.unwrap().passages.len(), 1);
+    assert_eq!(
+        engine
+            .retrieve(KB, &one, &call())
+            .await
+            .unwrap()
+            .passages
+            .len(),
+        1
+    );
 }
 
 #[tokio::test]
@@ -368,25 +383,29 @@ async fn documents_are_listed_in_pages_and_described() {
     let root = tempfile::tempdir().unwrap();
     publish(root.path(), "01", handbook());
     let engine = EmbeddedBackend::new(root.path());
-    let first = engine.list_documents(KB, None, 2).await.unwrap();
+    let first = engine.list_documents(KB, None, 2, &call()).await.unwrap();
     let listed: Vec<(&str, u64)> = first
         .documents
         .iter()
         .map(|d| (d.id.as_str(), d.chunk_count))
         .collect();
-    assert_eq!((listed, first.more), (vec![("a", 2), ("b", 1)], true));
-    let rest = engine.list_documents(KB, Some("b"), 2).await.unwrap();
-    assert_eq!((rest.documents.len(), rest.more), (1, false));
+    assert_eq!(listed, vec![("a", 2), ("b", 1)]);
+    assert_eq!(first.next.as_deref(), Some("b"));
+    let rest = engine
+        .list_documents(KB, Some("b"), 2, &call())
+        .await
+        .unwrap();
+    assert_eq!((rest.documents.len(), rest.next), (1, None));
     assert!(
         engine
-            .list_documents(KB, Some("zzz"), 2)
+            .list_documents(KB, Some("zzz"), 2, &call())
             .await
             .unwrap()
             .documents
             .is_empty()
     );
 
-    let statistics = engine.describe(KB).await.unwrap();
+    let statistics = engine.describe(KB, &call()).await.unwrap();
     assert_eq!(
         (statistics.document_count, statistics.chunk_count),
         (Some(3), Some(5))
@@ -432,7 +451,7 @@ async fn searching_writes_nothing_and_needs_no_lock() {
     let before = names();
     let engine = EmbeddedBackend::new(root.path());
     assert!(!search(&engine, "refund").await.passages.is_empty());
-    engine.list_documents(KB, None, 10).await.unwrap();
+    engine.list_documents(KB, None, 10, &call()).await.unwrap();
     assert_eq!(names(), before);
 }
 
@@ -449,7 +468,7 @@ async fn an_identifier_that_is_none_never_becomes_a_path() {
     publish(root.path(), "01", handbook());
     let engine = EmbeddedBackend::new(root.path().join(KB));
     for id in ["../handbook", "", "/etc", "HANDBOOK", "a/b"] {
-        let error = engine.describe(id).await.unwrap_err();
+        let error = engine.describe(id, &call()).await.unwrap_err();
         assert!(
             matches!(error, BackendError::UnknownKnowledgeBase(_)),
             "{id}: {error}"

@@ -61,7 +61,7 @@ pub fn tell_in_protocol(failure: &Failure, exchange: &Exchange) -> ErrorData {
 /// The table.
 pub fn tell(failure: &Failure, exchange: &Exchange) -> Told {
     let request_id = &exchange.request_id;
-    let (class, retryable, message) = match failure {
+    match failure {
         Failure::Tool(ToolError::Denied(denial)) => {
             return Told::Protocol(denied(&exchange.record, *denial));
         }
@@ -119,13 +119,37 @@ pub fn tell(failure: &Failure, exchange: &Exchange) -> Told {
             let message = format!("Something went wrong here (request {request_id}).");
             return Told::Protocol(ErrorData::internal_error(message, None));
         }
+        _ => {}
+    }
+    let (class, retryable, message) = neutral(failure);
+    tracing::error!(%request_id, error = %failure, class, "a tool call failed");
+    Told::Result {
+        class,
+        retryable,
+        message: format!("{message} (request {request_id})"),
+    }
+}
+
+/// The sentences that tell nothing of the cause: class, whether to try again, sentence.
+const fn neutral(failure: &Failure) -> (&'static str, bool, &'static str) {
+    match failure {
         Failure::TimedOut | Failure::Tool(ToolError::Backend(BackendError::TimedOut(_))) => (
             "backend_timeout",
             true,
             "The search did not end in time. Try again, with a narrower question or fewer \
              knowledge bases.",
         ),
-        Failure::Tool(ToolError::Backend(BackendError::Unavailable(_))) => (
+        Failure::Tool(ToolError::Backend(BackendError::Unsupported(_))) => (
+            "unsupported_by_backend",
+            false,
+            "The search engine behind this knowledge base cannot do this. retrieve and ask work \
+             with every knowledge base.",
+        ),
+        Failure::Tool(ToolError::Backend(
+            BackendError::Unavailable(_)
+            | BackendError::Throttled
+            | BackendError::UnreadableAnswer(_),
+        )) => (
             "backend_unavailable",
             true,
             "The search engine behind this knowledge base cannot be reached right now. This does \
@@ -133,7 +157,9 @@ pub fn tell(failure: &Failure, exchange: &Exchange) -> Told {
         ),
         Failure::Tool(
             ToolError::Backend(
-                BackendError::UnusableIndex(_) | BackendError::UnknownKnowledgeBase(_),
+                BackendError::UnusableIndex(_)
+                | BackendError::UnknownKnowledgeBase(_)
+                | BackendError::Refused(_),
             )
             | ToolError::UnknownBackend(_),
         ) => (
@@ -142,15 +168,9 @@ pub fn tell(failure: &Failure, exchange: &Exchange) -> Told {
             "This knowledge base cannot be searched until its operator has mended it. Trying \
              again will not help.",
         ),
-        Failure::Tool(
-            ToolError::Random(_) | ToolError::ResultTooLarge(_) | ToolError::UnreadableResult,
-        ) => ("internal_error", false, "Something went wrong here."),
-    };
-    tracing::error!(%request_id, error = %failure, class, "a tool call failed");
-    Told::Result {
-        class,
-        retryable,
-        message: format!("{message} (request {request_id})"),
+        Failure::Panicked | Failure::Tool(_) => {
+            ("internal_error", false, "Something went wrong here.")
+        }
     }
 }
 

@@ -1,9 +1,7 @@
 //! The `filters` argument of `retrieve` and `ask`. Filters narrow; they never widen.
 
-use std::collections::BTreeMap;
-
 use raglan_core::clock::Timestamp;
-use raglan_rag::backend::Filters;
+use raglan_rag::backend::{Comparison, Condition, Filters};
 use serde_json::{Map, Value, json};
 
 use super::arguments::Arguments;
@@ -85,16 +83,13 @@ fn moment(arguments: &mut Arguments<'_>, name: &'static str) -> Option<Timestamp
     }
 }
 
-fn metadata_values(
-    arguments: &mut Arguments<'_>,
-    fields: Map<String, Value>,
-) -> BTreeMap<String, Vec<Value>> {
+fn metadata_values(arguments: &mut Arguments<'_>, fields: Map<String, Value>) -> Vec<Condition> {
     if fields.len() > MAX_METADATA_FIELDS {
         let problem = format!("must not have more than {MAX_METADATA_FIELDS} fields");
         arguments.problem("metadata", &problem);
-        return BTreeMap::new();
+        return Vec::new();
     }
-    let mut read = BTreeMap::new();
+    let mut read = Vec::new();
     for (name, value) in fields {
         let values = match value {
             Value::Array(values) => values,
@@ -111,7 +106,10 @@ fn metadata_values(
             arguments.problem("metadata", &problem);
             continue;
         }
-        read.insert(name, values);
+        read.push(Condition {
+            field: name,
+            comparison: Comparison::OneOf(values),
+        });
     }
     read
 }
@@ -139,7 +137,11 @@ mod tests {
         assert_eq!(filters.domain, ["hr"]);
         assert_eq!(filters.document_type, ["policy", "faq"]);
         assert_eq!(filters.updated_after, Timestamp::parse("2026-01-01").ok());
-        assert_eq!(filters.metadata["version"], [json!(2), json!(3)]);
+        let version = Condition {
+            field: "version".to_owned(),
+            comparison: Comparison::OneOf(vec![json!(2), json!(3)]),
+        };
+        assert!(filters.metadata.contains(&version));
     }
 
     #[test]

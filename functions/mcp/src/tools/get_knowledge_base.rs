@@ -63,7 +63,11 @@ pub async fn run(
         _ => Map::new(),
     };
     let described = match call.services.backends.of(entry) {
-        Ok(backend) => call.wait_for(backend.describe(&entry.backend.id)).await,
+        Ok(backend) => {
+            let engine_call = call.engine_call();
+            call.wait_for(backend.describe(&entry.backend.id, &engine_call))
+                .await
+        }
         Err(error) => Err(error),
     };
     match described {

@@ -174,7 +174,7 @@ async fn collect(
         let found = list_one(call, knowledge_base, after, room).await?;
         page.documents
             .extend(found.documents.into_iter().map(|d| (kb_id.to_owned(), d)));
-        if found.more {
+        if found.next.is_some() {
             page.more = true;
             break;
         }
@@ -190,7 +190,8 @@ async fn list_one(
 ) -> Result<DocumentPage, ToolError> {
     let backend = call.services.backends.of(knowledge_base)?;
     let kb_id = &knowledge_base.backend.id;
-    call.wait_for(backend.list_documents(kb_id, after, limit))
+    let engine_call = call.engine_call();
+    call.wait_for(backend.list_documents(kb_id, after, limit, &engine_call))
         .await
 }
 

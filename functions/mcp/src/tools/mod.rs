@@ -20,7 +20,7 @@ use raglan_core::clock::Clock;
 use raglan_core::random::{Random, RandomUnavailable};
 use raglan_core::tool::Tool;
 use raglan_guard::Guard;
-use raglan_rag::backend::BackendError;
+use raglan_rag::backend::{BackendError, EngineCall};
 use raglan_store::{CatalogStore, StoreError};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -77,6 +77,14 @@ impl ToolCall<'_> {
     /// How long engines may still take.
     pub(crate) fn time_left(&self) -> Duration {
         self.engines_until.saturating_duration_since(Instant::now())
+    }
+
+    /// What a request to an engine carries, made now.
+    pub(crate) fn engine_call(&self) -> EngineCall {
+        EngineCall {
+            time_left: self.time_left(),
+            traceparent: None,
+        }
     }
 
     /// Waits for an engine's answer as long as the call may take.

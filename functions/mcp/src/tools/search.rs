@@ -88,7 +88,6 @@ impl Search {
             top_k: self.top_k,
             min_score: self.min_score,
             filters: self.filters.clone(),
-            time_left: call.time_left(),
         };
         let asked = selected.iter().map(|kb| kb.id.to_string()).collect();
         let answers = join_all(selected.iter().map(|kb| ask_one(call, kb, &request))).await;
@@ -143,6 +142,6 @@ async fn ask_one(
     request: &RetrieveRequest,
 ) -> Result<raglan_rag::backend::Retrieval, ToolError> {
     let backend = call.services.backends.of(knowledge_base)?;
-    call.wait_for(backend.retrieve(&knowledge_base.backend.id, request))
+    call.wait_for(backend.retrieve(&knowledge_base.backend.id, request, &call.engine_call()))
         .await
 }

@@ -1,7 +1,9 @@
 use std::time::Duration;
 
 use raglan_core::clock::ManualClock;
-use raglan_rag::backend::{Backend as _, DocumentPage, Filters, Retrieval, RetrieveRequest};
+use raglan_rag::backend::{
+    Backend as _, DocumentPage, EngineCall, Filters, Retrieval, RetrieveRequest,
+};
 use raglan_rag::embedded::EmbeddedBackend;
 use tempfile::TempDir;
 
@@ -56,17 +58,16 @@ impl Fixture {
             top_k: 10,
             min_score: None,
             filters: Filters::default(),
-            time_left: Duration::from_mins(1),
         };
         EmbeddedBackend::new(self.index.path())
-            .retrieve("kb", &request)
+            .retrieve("kb", &request, &EngineCall::within(Duration::from_mins(1)))
             .await
             .unwrap()
     }
 
     async fn documents(&self) -> DocumentPage {
         EmbeddedBackend::new(self.index.path())
-            .list_documents("kb", None, 100)
+            .list_documents("kb", None, 100, &EngineCall::within(Duration::from_mins(1)))
             .await
             .unwrap()
     }

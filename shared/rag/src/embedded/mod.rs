@@ -23,11 +23,12 @@ use raglan_core::catalog::KnowledgeBaseId;
 use search::{IndexError, OpenIndex};
 
 use crate::backend::{
-    Backend, BackendError, DocumentPage, DocumentText, Retrieval, RetrieveRequest, Statistics,
+    Abilities, Backend, BackendError, Comparison, DocumentPage, DocumentText, EngineCall,
+    Retrieval, RetrieveRequest, Statistics,
 };
 
 /// The largest `top_k` of the embedded engine.
-const TOP_K_LIMIT: u64 = 50;
+const TOP_K_LIMIT: usize = 50;
 
 /// Searches the indexes below one folder.
 ///
@@ -57,11 +58,11 @@ impl EmbeddedBackend {
         }
     }
 
-    /// Does `work` with the index on a blocking thread, within `time_left` if there is a limit.
+    /// Does `work` with the index on a blocking thread, within `time_left`.
     async fn with_index<T: Send + 'static>(
         &self,
         knowledge_base: &str,
-        time_left: Option<Duration>,
+        time_left: Duration,
         work: impl FnOnce(&OpenIndex) -> Result<T, IndexError> + Send + 'static,
     ) -> Result<T, BackendError> {
         let Ok(id) = KnowledgeBaseId::parse(knowledge_base) else {
@@ -74,12 +75,9 @@ impl EmbeddedBackend {
             let index = indexes.current(&id)?;
             work(&index).map_err(|error| unusable(&indexes.root, &id, &error.to_string()))
         });
-        let joined = match time_left {
-            Some(limit) => tokio::time::timeout(limit, task)
-                .await
-                .map_err(|_| BackendError::TimedOut(limit))?,
-            None => task.await,
-        };
+        let joined = tokio::time::timeout(time_left, task)
+            .await
+            .map_err(|_| BackendError::TimedOut(time_left))?;
         // The library panics on some damaged files; that must stay one failed call.
         joined.unwrap_or_else(|panic| {
             tracing::error!(%panic, knowledge_base, "searching the embedded index panicked");
@@ -125,14 +123,34 @@ fn unusable(root: &Path, id: &KnowledgeBaseId, why: &str) -> BackendError {
 }
 
 impl Backend for EmbeddedBackend {
+    fn abilities(&self) -> Abilities {
+        Abilities {
+            top_k_limit: TOP_K_LIMIT,
+            query_max_chars: None,
+            tells_metadata: true,
+            lists_documents: true,
+            reads_documents: true,
+        }
+    }
+
     fn retrieve<'a>(
         &'a self,
         knowledge_base: &'a str,
         request: &'a RetrieveRequest,
+        call: &'a EngineCall,
     ) -> BoxFuture<'a, Result<Retrieval, BackendError>> {
+        let unknown = request
+            .filters
+            .metadata
+            .iter()
+            .find(|condition| !matches!(condition.comparison, Comparison::OneOf(_)));
+        if let Some(condition) = unknown {
+            let error = BackendError::UnsupportedFilter(condition.field.clone());
+            return Box::pin(std::future::ready(Err(error)));
+        }
         let owned = request.clone();
         Box::pin(
-            self.with_index(knowledge_base, Some(request.time_left), move |index| {
+            self.with_index(knowledge_base, call.time_left, move |index| {
                 index.search(&owned)
             }),
         )
@@ -141,48 +159,57 @@ impl Backend for EmbeddedBackend {
     fn list_documents<'a>(
         &'a self,
         knowledge_base: &'a str,
-        after: Option<&'a str>,
+        position: Option<&'a str>,
         limit: usize,
+        call: &'a EngineCall,
     ) -> BoxFuture<'a, Result<DocumentPage, BackendError>> {
-        let after = after.map(str::to_owned);
-        Box::pin(self.with_index(knowledge_base, None, move |index| {
-            let documents = index.documents()?;
-            let start = after.map_or(0, |after| {
-                documents.partition_point(|document| document.id <= after)
-            });
-            let rest = &documents[start..];
-            Ok(DocumentPage {
-                documents: rest.iter().take(limit).cloned().collect(),
-                more: rest.len() > limit,
-            })
-        }))
+        let after = position.map(str::to_owned);
+        Box::pin(
+            self.with_index(knowledge_base, call.time_left, move |index| {
+                let documents = index.documents()?;
+                let start = after.map_or(0, |after| {
+                    documents.partition_point(|document| document.id <= after)
+                });
+                let rest = &documents[start..];
+                let documents: Vec<_> = rest.iter().take(limit).cloned().collect();
+                let next = documents.last().filter(|_| rest.len() > limit);
+                Ok(DocumentPage {
+                    next: next.map(|last| last.id.clone()),
+                    documents,
+                })
+            }),
+        )
     }
 
     fn read_document<'a>(
         &'a self,
         knowledge_base: &'a str,
         document_id: &'a str,
+        call: &'a EngineCall,
     ) -> BoxFuture<'a, Result<Option<DocumentText>, BackendError>> {
         let document_id = document_id.to_owned();
-        Box::pin(self.with_index(knowledge_base, None, move |index| {
-            let passages = index.passages_of(&document_id)?;
-            let title = passages.first().map(|passage| passage.title.clone());
-            let texts: Vec<String> = passages
-                .into_iter()
-                .map(|passage| passage.content)
-                .collect();
-            Ok(title.map(|title| DocumentText {
-                title,
-                text: texts.join("\n\n"),
-            }))
-        }))
+        Box::pin(
+            self.with_index(knowledge_base, call.time_left, move |index| {
+                let passages = index.passages_of(&document_id)?;
+                let title = passages.first().map(|passage| passage.title.clone());
+                let texts: Vec<String> = passages
+                    .into_iter()
+                    .map(|passage| passage.content)
+                    .collect();
+                Ok(title.map(|title| DocumentText {
+                    title,
+                    text: texts.join("\n\n"),
+                }))
+            }),
+        )
     }
 
     fn describe<'a>(
         &'a self,
         knowledge_base: &'a str,
+        call: &'a EngineCall,
     ) -> BoxFuture<'a, Result<Statistics, BackendError>> {
-        Box::pin(self.with_index(knowledge_base, None, |index| {
+        Box::pin(self.with_index(knowledge_base, call.time_left, |index| {
             let manifest = index.manifest();
             Ok(Statistics {
                 document_count: Some(manifest.document_count),
@@ -191,7 +218,7 @@ impl Backend for EmbeddedBackend {
                 embedding_model: None,
                 embedding_dimension: None,
                 similarity_threshold: None,
-                top_k_limit: TOP_K_LIMIT,
+                top_k_limit: TOP_K_LIMIT as u64,
                 indexed_at: Some(manifest.created_at),
             })
         }))

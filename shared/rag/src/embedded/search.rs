@@ -19,7 +19,7 @@ use super::schema::{
     DOCUMENT_TYPE, DOMAIN, IndexSchema, StoredPassage, TITLE_BOOST, attribute_terms,
 };
 use super::tokenizer::{QueryTerms, query_terms};
-use crate::backend::{Document, Filters, Passage, Retrieval, RetrieveRequest};
+use crate::backend::{Comparison, Document, Filters, Passage, Retrieval, RetrieveRequest};
 use crate::stop_words::is_stop_word;
 
 /// Why a generation cannot be opened or read.
@@ -116,6 +116,7 @@ impl OpenIndex {
             passages,
             matched: matched as u64,
             below_threshold,
+            notes: Vec::new(),
         })
     }
 
@@ -202,11 +203,12 @@ impl OpenIndex {
                 .flat_map(|value| attribute_terms(name, &value.as_str().into()));
             conditions.push(self.any_attribute(terms));
         }
-        for (name, values) in filters
-            .metadata
-            .iter()
-            .filter(|(_, values)| !values.is_empty())
-        {
+        for condition in &filters.metadata {
+            let name = &condition.field;
+            let values = match &condition.comparison {
+                Comparison::OneOf(values) => values.as_slice(),
+                _ => &[],
+            };
             let terms = values.iter().flat_map(|value| attribute_terms(name, value));
             conditions.push(self.any_attribute(terms));
         }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use raglan_core::clock::Timestamp;
 use raglan_rag::backend::{
-    Backend, BackendError, Document, DocumentPage, DocumentText, Passage, Retrieval,
-    RetrieveRequest, Statistics,
+    Abilities, Backend, BackendError, Document, DocumentPage, DocumentText, EngineCall, Passage,
+    Retrieval, RetrieveRequest, Statistics,
 };
 
 use super::world::NOW;
@@ -81,10 +81,21 @@ impl ScriptedEngine {
 }
 
 impl Backend for ScriptedEngine {
+    fn abilities(&self) -> Abilities {
+        Abilities {
+            top_k_limit: 50,
+            query_max_chars: None,
+            tells_metadata: true,
+            lists_documents: true,
+            reads_documents: true,
+        }
+    }
+
     fn retrieve<'a>(
         &'a self,
         knowledge_base: &'a str,
         request: &'a RetrieveRequest,
+        _call: &'a EngineCall,
     ) -> BoxFuture<'a, Result<Retrieval, BackendError>> {
         self.requests.lock().unwrap().push(request.clone());
         Box::pin(async move {
@@ -92,6 +103,7 @@ impl Backend for ScriptedEngine {
             Ok(Retrieval {
                 matched: passages.len() as u64,
                 below_threshold: 0,
+                notes: Vec::new(),
                 passages,
             })
         })
@@ -102,6 +114,7 @@ impl Backend for ScriptedEngine {
         knowledge_base: &'a str,
         after: Option<&'a str>,
         limit: usize,
+        _call: &'a EngineCall,
     ) -> BoxFuture<'a, Result<DocumentPage, BackendError>> {
         Box::pin(async move {
             let passages = self.obey(knowledge_base).await?;
@@ -111,7 +124,11 @@ impl Backend for ScriptedEngine {
             documents.retain(|document| after.is_none_or(|after| document.id.as_str() > after));
             let more = documents.len() > limit;
             documents.truncate(limit);
-            Ok(DocumentPage { documents, more })
+            let next = documents
+                .last()
+                .filter(|_| more)
+                .map(|last| last.id.clone());
+            Ok(DocumentPage { documents, next })
         })
     }
 
@@ -119,6 +136,7 @@ impl Backend for ScriptedEngine {
         &'a self,
         knowledge_base: &'a str,
         document_id: &'a str,
+        _call: &'a EngineCall,
     ) -> BoxFuture<'a, Result<Option<DocumentText>, BackendError>> {
         Box::pin(async move {
             let passages = self.obey(knowledge_base).await?;
@@ -133,6 +151,7 @@ impl Backend for ScriptedEngine {
     fn describe<'a>(
         &'a self,
         knowledge_base: &'a str,
+        _call: &'a EngineCall,
     ) -> BoxFuture<'a, Result<Statistics, BackendError>> {
         Box::pin(async move {
             let passages = self.obey(knowledge_base).await?;
