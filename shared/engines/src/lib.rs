@@ -1,0 +1,19 @@
+//! Adapters for retrieval engines that a team already runs, behind [`raglan_rag::backend::Backend`].
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`configuration`] | which engines this deployment has |
+//! | [`credentials`] | where their credentials come from |
+//! | [`call`], [`breaker`] | one bounded exchange over HTTP |
+//! | [`attributes`] | what engines say about documents, in our words |
+//! | [`filters`] | our filters, condition by condition |
+//! | [`openai`], [`dify`], [`dify_external`], [`ragflow`] | the adapters |
+
+pub mod breaker;
+pub mod call;
+pub mod configuration;
+pub mod credentials;
+pub mod secret;
+
+#[cfg(test)]
+mod testing;
