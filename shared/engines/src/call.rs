@@ -113,7 +113,8 @@ impl EngineRequest {
     /// With a parameter in the URL.
     #[must_use]
     pub fn with_parameter(mut self, name: &str, value: &str) -> Self {
-        self.query.push(if self.query.is_empty() { '?' } else { '&' });
+        self.query
+            .push(if self.query.is_empty() { '?' } else { '&' });
         self.query.push_str(name);
         self.query.push('=');
         self.query.extend(utf8_percent_encode(value, SEGMENT));
@@ -238,7 +239,11 @@ impl EngineClient {
     ///
     /// # Errors
     /// [`CallError`]
-    pub async fn send(&self, request: &EngineRequest, call: &EngineCall) -> Result<Value, CallError> {
+    pub async fn send(
+        &self,
+        request: &EngineRequest,
+        call: &EngineCall,
+    ) -> Result<Value, CallError> {
         let deadline = Instant::now() + call.time_left.saturating_sub(MARGIN);
         let mut secret = match &self.credential {
             Some(reference) => {
@@ -255,9 +260,12 @@ impl EngineClient {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => failure,
             };
-            if let (true, true, Some(reference), Some(refused)) =
-                (failure.is_unauthorized, may_renew, &self.credential, &secret)
-            {
+            if let (true, true, Some(reference), Some(refused)) = (
+                failure.is_unauthorized,
+                may_renew,
+                &self.credential,
+                &secret,
+            ) {
                 may_renew = false;
                 let credentials = &self.surroundings.credentials;
                 match credentials.renew(reference, refused, left(deadline)).await {
@@ -562,9 +570,15 @@ fn message(response: &Response<Bytes>, is_json: bool, secret: Option<&Secret>) -
         .then(|| serde_json::from_slice(response.body()).ok())
         .flatten();
     let text = body.as_ref().and_then(|body| {
-        ["/error/message", "/error_msg", "/message", "/detail", "/error"]
-            .iter()
-            .find_map(|pointer| body.pointer(pointer)?.as_str())
+        [
+            "/error/message",
+            "/error_msg",
+            "/message",
+            "/detail",
+            "/error",
+        ]
+        .iter()
+        .find_map(|pointer| body.pointer(pointer)?.as_str())
     });
     let Some(text) = text else {
         return format!("{} bytes without a message", response.body().len());

@@ -387,7 +387,10 @@ fn credential_header(fields: &mut Fields<'_>) -> CredentialHeader {
 
 fn rerank_model(fields: &mut Fields<'_>) -> Option<RerankModel> {
     let mut inner = fields.object("rerank")?;
-    let model = (inner.required_text("provider"), inner.required_text("model"));
+    let model = (
+        inner.required_text("provider"),
+        inner.required_text("model"),
+    );
     inner.finish();
     let (Some(provider), Some(model)) = model else {
         return None;

@@ -204,7 +204,9 @@ impl Credentials {
         let work = async {
             let mut kept = slot.lock().await;
             let now = self.clock.now();
-            if let Some(kept) = kept.as_ref().filter(|kept| kept.age_seconds(now) < Self::TTL_SECONDS)
+            if let Some(kept) = kept
+                .as_ref()
+                .filter(|kept| kept.age_seconds(now) < Self::TTL_SECONDS)
             {
                 return Ok(kept.secret.clone());
             }

@@ -5,9 +5,7 @@
 //! | [`configuration`] | which engines this deployment has |
 //! | [`credentials`] | where their credentials come from |
 //! | [`call`], [`breaker`] | one bounded exchange over HTTP |
-//! | [`attributes`] | what engines say about documents, in our words |
-//! | [`filters`] | our filters, condition by condition |
-//! | [`openai`], [`dify`], [`dify_external`], [`ragflow`] | the adapters |
+//! | [`secret`] | a text that is never shown |
 
 pub mod breaker;
 pub mod call;

@@ -95,7 +95,12 @@ impl FakeEngine {
 
     /// From now on the server does this.
     pub fn order(&self, behaviour: Behaviour) {
-        *self.script.lock().unwrap() = VecDeque::from([behaviour]);
+        self.order_all([behaviour]);
+    }
+
+    /// From now on the server does one of these after the other, and the last one for ever.
+    pub fn order_all(&self, script: impl IntoIterator<Item = Behaviour>) {
+        *self.script.lock().unwrap() = script.into_iter().collect();
     }
 
     /// Everything that it was asked so far.
@@ -143,7 +148,9 @@ async fn read_request(stream: &mut BufReader<TcpStream>) -> Option<Received> {
         };
         headers.insert(name.to_ascii_lowercase(), value.to_owned());
     }
-    let length = headers.get("content-length").map_or(Some(0), |text| text.parse().ok())?;
+    let length = headers
+        .get("content-length")
+        .map_or(Some(0), |text| text.parse().ok())?;
     let mut body = vec![0; length];
     stream.read_exact(&mut body).await.ok()?;
     Some(Received {

@@ -64,7 +64,10 @@ async fn the_request_carries_the_engines_credential_and_the_trace_and_nothing_el
         "user-agent",
     ];
     assert_eq!(names, expected);
-    assert_eq!(received.headers["authorization"], format!("Bearer {SECRET}"));
+    assert_eq!(
+        received.headers["authorization"],
+        format!("Bearer {SECRET}")
+    );
     assert_eq!(received.headers["traceparent"], trace);
 }
 
@@ -85,7 +88,11 @@ async fn every_refusal_is_told_apart_and_asked_once() {
     let refusal = json!({ "error": { "message": format!("the key {SECRET} is not good") } });
     for status in [400, 422] {
         let (answer, asked) = ask_for([Behaviour::status(status, &refusal)]).await;
-        let Err(CallError::Rejected { status: told, message }) = answer else {
+        let Err(CallError::Rejected {
+            status: told,
+            message,
+        }) = answer
+        else {
             panic!("{answer:?}");
         };
         assert_eq!((told, asked), (status, 1));
@@ -118,7 +125,10 @@ async fn what_may_pass_is_asked_again_and_then_told() {
         assert_eq!(asked, 3);
         let (answer, asked) = ask_for([bad.clone()]).await;
         let error = engine_error(answer);
-        assert!(matches!(error, BackendError::Unavailable(_)), "{bad:?}: {error}");
+        assert!(
+            matches!(error, BackendError::Unavailable(_)),
+            "{bad:?}: {error}"
+        );
         assert_eq!(asked, 3, "{bad:?}");
     }
     let error = engine_error(ask("http://127.0.0.1:1").await);
@@ -145,7 +155,10 @@ async fn an_answer_that_is_not_the_promised_one_is_unreadable() {
     ] {
         let (answer, asked) = ask_for([odd.clone()]).await;
         let error = engine_error(answer);
-        assert!(matches!(error, BackendError::UnreadableAnswer(_)), "{error}");
+        assert!(
+            matches!(error, BackendError::UnreadableAnswer(_)),
+            "{error}"
+        );
         assert_eq!(asked, 1);
     }
 }

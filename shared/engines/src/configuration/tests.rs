@@ -131,7 +131,10 @@ fn the_engines_come_from_one_of_the_two_variables() {
     let engine = r#"{ "a": { "type": "ragflow", "url": "https://a.example" } }"#;
     assert_eq!(read(&[(INLINE, engine)]).unwrap().len(), 1);
     let both = read(&[(INLINE, "{}"), (FILE, "/x")]).unwrap_err();
-    assert!(both.to_string().contains("BACKENDS and BACKENDS_FILE are both set"));
+    assert!(
+        both.to_string()
+            .contains("BACKENDS and BACKENDS_FILE are both set")
+    );
     let missing = read(&[(FILE, "/nonexistent/raglan.json")]).unwrap_err();
     assert!(missing.to_string().contains("BACKENDS_FILE cannot be read"));
     let bad = read(&[(INLINE, r#"{ "a": { "type": "x" } }"#)]).unwrap_err();

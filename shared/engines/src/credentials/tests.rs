@@ -30,7 +30,10 @@ fn aws_answer(status: u16, body: &Value) -> Behaviour {
 }
 
 fn secret_value(text: &str) -> Behaviour {
-    aws_answer(200, &json!({ "Name": "raglan/engine", "SecretString": text }))
+    aws_answer(
+        200,
+        &json!({ "Name": "raglan/engine", "SecretString": text }),
+    )
 }
 
 fn reference(text: &str) -> CredentialReference {
@@ -50,16 +53,16 @@ fn references_are_read_and_written_alike_and_nothing_else_is_one() {
     }
     for bad in [
         "",
-        "sk-123",
         "env:",
         "ssm: /a",
         "secretsmanager:#a",
         "secretsmanager:a#",
         "file:/etc/passwd",
     ] {
-        let error = CredentialReference::parse(bad).unwrap_err();
-        assert!(bad.is_empty() || !error.to_string().contains(bad), "{error}");
+        assert!(CredentialReference::parse(bad).is_err(), "{bad}");
     }
+    let error = CredentialReference::parse("sk-hunter2").unwrap_err();
+    assert!(!error.to_string().contains("hunter2"), "{error}");
 }
 
 #[tokio::test]
@@ -73,7 +76,10 @@ async fn a_secret_is_asked_for_once_and_again_when_it_is_old() {
         assert_eq!(secret.expose(), "first");
     }
     let asked = aws.last();
-    assert_eq!(asked.headers["x-amz-target"], "secretsmanager.GetSecretValue");
+    assert_eq!(
+        asked.headers["x-amz-target"],
+        "secretsmanager.GetSecretValue"
+    );
     assert_eq!(asked.body, json!({ "SecretId": "raglan/engine" }));
     assert_eq!(aws.received().len(), 1);
     clock.advance_seconds(Credentials::TTL_SECONDS);
@@ -90,7 +96,9 @@ async fn a_parameter_is_asked_for_decrypted_and_a_field_is_taken_out_of_its_obje
     ])
     .await;
     let credentials = credentials(&aws, &clock());
-    let secret = credentials.get(&reference("ssm:/raglan/engine"), TIME).await;
+    let secret = credentials
+        .get(&reference("ssm:/raglan/engine"), TIME)
+        .await;
     assert_eq!(secret.unwrap().expose(), "from-ssm");
     let asked = aws.last();
     assert_eq!(asked.headers["x-amz-target"], "AmazonSSM.GetParameter");
@@ -126,7 +134,10 @@ async fn what_is_missing_denied_or_no_secret_is_told_without_its_text() {
     }
     let aws = FakeEngine::start([]).await;
     let credentials = credentials(&aws, &clock());
-    let error = credentials.get(&reference("env:NOT_SET"), TIME).await.unwrap_err();
+    let error = credentials
+        .get(&reference("env:NOT_SET"), TIME)
+        .await
+        .unwrap_err();
     assert_eq!(error.to_string(), "env:NOT_SET is not set");
 }
 
@@ -163,19 +174,16 @@ fn engine_with(credentials: Credentials, url: &str, clock: &Arc<ManualClock>) ->
 async fn a_rotated_secret_is_found_out_by_a_401_without_a_failed_call() {
     let aws = FakeEngine::start([secret_value("old"), secret_value("new")]).await;
     let refused = Behaviour::status(401, &json!({}));
-    let engine = FakeEngine::start([refused.clone(), Behaviour::json(&json!({}))]).await;
+    let engine = FakeEngine::start([refused.clone()]).await;
     let clock = clock();
     let client = engine_with(credentials(&aws, &clock), &engine.url, &clock);
     let request = EngineRequest::get(&["x"]);
     let call = raglan_rag::backend::EngineCall::within(TIME);
-    clock.advance_seconds(1);
-    let credentials = &client;
-    // The first secret is read now and is too young to be read again by the same call.
-    let first = credentials.send(&request, &call).await;
-    assert!(first.is_err());
-    engine.order(refused);
+    // The secret is read now and is too young to be read again by the same call.
+    assert!(client.send(&request, &call).await.is_err());
+    engine.order_all([refused, Behaviour::json(&json!({}))]);
     clock.advance_seconds(Credentials::RENEWAL_SECONDS);
-    let _ = credentials.send(&request, &call).await;
+    assert!(client.send(&request, &call).await.is_ok());
     let sent: Vec<String> = engine
         .received()
         .iter()
@@ -193,7 +201,11 @@ async fn a_secret_that_stays_refused_does_not_become_many_calls_to_aws() {
     let call = raglan_rag::backend::EngineCall::within(TIME);
     for _ in 0..10 {
         let answer = client.send(&EngineRequest::get(&["x"]), &call).await;
-        assert!(BackendError::from(answer.unwrap_err()).to_string().contains("401"));
+        assert!(
+            BackendError::from(answer.unwrap_err())
+                .to_string()
+                .contains("401")
+        );
     }
     assert_eq!(aws.received().len(), 1);
 }
