@@ -8,7 +8,7 @@ use raglan_rag::backend::{Document, DocumentPage};
 use serde_json::{Map, Value, json};
 
 use super::arguments::Arguments;
-use super::list_knowledge_bases::{CURSOR_MAX_CHARS, cursor_schema, limit_schema, read_limit};
+use super::paging::{CURSOR_MAX_CHARS, cursor_schema, limit_schema, read_limit};
 use super::passages::{Labels, content_budget_bytes, findings_by_rule};
 use super::search::{kb_id_schema, read_kb_ids};
 use super::{Definition, ToolCall, ToolError, ToolOutput};

@@ -4,12 +4,12 @@ use raglan_core::tool::Tool;
 use serde_json::{Map, Value, json};
 
 use super::arguments::Arguments;
+use super::paging::{CURSOR_MAX_CHARS, cursor_schema, limit_schema, read_limit};
 use super::{Definition, ToolCall, ToolError, ToolOutput, knowledge_base};
 use crate::cursor::CursorScope;
 
 const LIMIT_DEFAULT: u64 = 50;
 const LIMIT_MAX: u64 = 100;
-pub(super) const CURSOR_MAX_CHARS: usize = 1_000;
 
 pub const DEFINITION: Definition = Definition {
     tool: Tool::ListKnowledgeBases,
@@ -26,18 +26,6 @@ fn input_schema() -> Value {
         "additionalProperties": false,
         "properties": { "cursor": cursor_schema(), "limit": limit_schema(LIMIT_DEFAULT, LIMIT_MAX) }
     })
-}
-
-/// JSON Schema of a `cursor` argument.
-pub(super) fn cursor_schema() -> Value {
-    json!({ "type": "string", "maxLength": CURSOR_MAX_CHARS,
-        "description": "next_cursor of the page before; leave it out for the first page." })
-}
-
-/// JSON Schema of a `limit` argument.
-pub(super) fn limit_schema(default: u64, most: u64) -> Value {
-    json!({ "type": "integer", "minimum": 1, "default": default,
-        "description": format!("How many at most; more than {most} counts as {most}.") })
 }
 
 fn output_schema() -> Value {
@@ -93,13 +81,4 @@ pub async fn run(
         result_count: page.len() as u64,
         guard_findings: std::collections::BTreeMap::new(),
     })
-}
-
-/// Reads `limit`, clamped to `most`.
-pub(super) fn read_limit(arguments: &mut Arguments<'_>, default: u64, most: u64) -> usize {
-    let limit = arguments
-        .whole_number("limit", 1)
-        .unwrap_or(default)
-        .min(most);
-    usize::try_from(limit).unwrap_or(usize::MAX)
 }

@@ -8,6 +8,7 @@ mod get_task;
 pub(crate) mod knowledge_base;
 mod list_documents;
 mod list_knowledge_bases;
+mod paging;
 pub(crate) mod passages;
 mod retrieve;
 pub(crate) mod search;
