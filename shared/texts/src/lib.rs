@@ -174,7 +174,13 @@ mod tests {
     #[test]
     fn both_ways_of_filling_a_text_agree() {
         let (name, size) = ("{size}", 7_u32);
-        let english = text!(Language::English, "{name}: {{{size}}} of {most}", name, size, most = 1 + 8);
+        let english = text!(
+            Language::English,
+            "{name}: {{{size}}} of {most}",
+            name,
+            size,
+            most = 1 + 8
+        );
         let filled = fill(
             "{name}: {{{size}}} of {most}",
             &[("name", &name), ("size", &size), ("most", &9)],

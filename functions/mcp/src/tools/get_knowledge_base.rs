@@ -2,6 +2,7 @@
 
 use raglan_core::tool::Tool;
 use raglan_rag::backend::Statistics;
+use raglan_texts::{Language, text};
 use serde_json::{Map, Value, json};
 
 use super::arguments::Arguments;
@@ -11,27 +12,32 @@ const KB_ID_MAX_CHARS: usize = 200;
 
 pub const DEFINITION: Definition = Definition {
     tool: Tool::GetKnowledgeBase,
-    title: "Describe a knowledge base",
-    description: "Tells what one knowledge base covers: sources, counts, how it is searched, its \
-        limits and its age.",
+    title: |language| text!(language, "Describe a knowledge base"),
+    description: |language| {
+        text!(
+            language,
+            "Tells what one knowledge base covers: sources, counts, how it is searched, its \
+             limits and its age."
+        )
+    },
     input_schema,
     output_schema,
 };
 
-fn input_schema() -> Value {
+fn input_schema(language: Language) -> Value {
     json!({
         "type": "object",
         "additionalProperties": false,
         "required": ["kb_id"],
         "properties": {
             "kb_id": { "type": "string", "minLength": 1, "maxLength": KB_ID_MAX_CHARS,
-                "description": "The id, as list_knowledge_bases tells it." }
+                "description": text!(language, "The id, as list_knowledge_bases tells it.") }
         }
     })
 }
 
-fn output_schema() -> Value {
-    let mut properties = knowledge_base::properties();
+fn output_schema(language: Language) -> Value {
+    let mut properties = knowledge_base::properties(language);
     properties["statistics"] = json!({
         "type": "object",
         "required": ["sources", "top_k_limit"],
@@ -52,7 +58,7 @@ pub async fn run(
     call: &ToolCall<'_>,
     arguments: &Map<String, Value>,
 ) -> Result<ToolOutput, ToolError> {
-    let mut reader = Arguments::new(arguments, "");
+    let mut reader = Arguments::new(arguments, "", call.services.language);
     let kb_id = reader.required_text("kb_id", KB_ID_MAX_CHARS);
     reader.finish()?;
     let scope = call.scope().await?;
@@ -82,8 +88,11 @@ pub async fn run(
         }
         Err(error) => {
             tracing::warn!(kb_id = %entry.id, %error, "a knowledge base could not be described");
-            let warning = "The engine behind this knowledge base did not answer; its statistics \
-                are missing here.";
+            let warning = text!(
+                call.services.language,
+                "The engine behind this knowledge base did not answer; its statistics are missing \
+                 here."
+            );
             structured.insert("warnings".to_owned(), json!([warning]));
         }
     }

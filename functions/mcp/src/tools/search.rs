@@ -4,6 +4,7 @@ use futures::future::join_all;
 use raglan_core::catalog::KnowledgeBase;
 use raglan_rag::backend::{BackendError, Filters, RetrieveRequest};
 use raglan_rag::merge::{Merged, merge};
+use raglan_texts::{Language, text};
 use serde_json::{Value, json};
 
 use super::arguments::Arguments;
@@ -20,9 +21,12 @@ const KB_IDS_MAX: usize = 100;
 pub const KB_ID_MAX_CHARS: usize = 200;
 
 /// JSON Schema of `kb_id`.
-pub fn kb_id_schema() -> Value {
+pub fn kb_id_schema(language: Language) -> Value {
     json!({
-        "description": "Search only this knowledge base, or these. Default: all that you may use.",
+        "description": text!(
+            language,
+            "Search only this knowledge base, or these. Default: all that you may use."
+        ),
         "anyOf": [
             { "type": "string", "minLength": 1 },
             { "type": "array", "items": { "type": "string", "minLength": 1 }, "maxItems": KB_IDS_MAX }
@@ -31,10 +35,10 @@ pub fn kb_id_schema() -> Value {
 }
 
 /// JSON Schema of `top_k`.
-pub fn top_k_schema() -> Value {
+pub fn top_k_schema(language: Language) -> Value {
     json!({
         "type": "integer", "minimum": 1, "default": TOP_K_DEFAULT,
-        "description": "How many passages at most; more than 50 counts as 50."
+        "description": text!(language, "How many passages at most; more than 50 counts as 50.")
     })
 }
 
@@ -101,9 +105,10 @@ impl Search {
                 }
                 Err(error) => {
                     tracing::warn!(kb_id = %knowledge_base.id, %error, "a knowledge base did not answer");
-                    warnings.push(format!(
-                        "Knowledge base `{}` did not answer; its passages are missing here.",
-                        knowledge_base.id
+                    warnings.push(text!(
+                        call.services.language,
+                        "Knowledge base `{kb_id}` did not answer; its passages are missing here.",
+                        kb_id = knowledge_base.id
                     ));
                     first_error.get_or_insert(error);
                 }

@@ -85,7 +85,12 @@ impl Reader<'_> {
         if let (true, Some(attribute)) = (is_punct(tokens, at, '#'), attribute)
             && attribute.delimiter() == Delimiter::Bracket
         {
-            let after = at + if group(tokens, at + 1).is_some() { 2 } else { 3 };
+            let after = at
+                + if group(tokens, at + 1).is_some() {
+                    2
+                } else {
+                    3
+                };
             let inner: Vec<TokenTree> = attribute.stream().into_iter().collect();
             return match ident(&inner, 0).as_deref() {
                 Some("cfg") if attribute.stream().to_string().contains("test") => {
@@ -192,14 +197,18 @@ fn string(tokens: &[TokenTree], at: usize) -> Option<String> {
 
 /// Whether two words follow each other, the second in small letters, as in every sentence and in no
 /// identifier, header or path.
-pub fn is_prose(text: &str) -> bool {
-    let words: Vec<&str> = text.split(' ').collect();
-    let is_word = |word: &str| {
-        let word = word.trim_end_matches([',', ';', ':', '.']);
-        word.len() >= 2 && word.bytes().all(|byte| byte.is_ascii_alphabetic())
-    };
+fn is_prose(text: &str) -> bool {
+    let words: Vec<&str> = text
+        .split(' ')
+        .map(|word| word.trim_end_matches([',', ';', ':', '.']))
+        .collect();
+    let is_word =
+        |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_alphabetic());
     words.windows(2).any(|pair| {
-        is_word(pair[0]) && is_word(pair[1]) && pair[1].starts_with(|c: char| c.is_ascii_lowercase())
+        is_word(pair[0])
+            && is_word(pair[1])
+            && pair[1].len() > 1
+            && pair[1].starts_with(|c: char| c.is_ascii_lowercase())
     })
 }
 
