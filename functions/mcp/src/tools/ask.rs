@@ -152,7 +152,7 @@ pub async fn run(
                 .into(),
         );
     }
-    if search.top_k_clamped {
+    if found.top_k_clamped {
         put("top_k_clamped", true.into());
     }
     if truncated {

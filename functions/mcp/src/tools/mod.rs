@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use raglan_core::access::{Denial, EffectiveScope};
+use raglan_core::catalog::KnowledgeBaseId;
 use raglan_core::clock::Clock;
 use raglan_core::random::{Random, RandomUnavailable};
 use raglan_core::tool::Tool;
@@ -138,6 +139,14 @@ pub enum ToolError {
     /// No engine gave an answer.
     #[error(transparent)]
     Backend(#[from] BackendError),
+    /// A knowledge base whose engine cannot apply a filter.
+    #[error("the engine of {kb_id} cannot filter by {filter:?}")]
+    UnsupportedFilter {
+        /// The knowledge base.
+        kb_id: KnowledgeBaseId,
+        /// The filter, in the engine's or the caller's words.
+        filter: String,
+    },
     /// A knowledge base names an engine that is not configured.
     #[error("no backend of kind {0:?} is configured")]
     UnknownBackend(String),

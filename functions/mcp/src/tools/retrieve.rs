@@ -110,10 +110,10 @@ fn present(
     items: &GuardedPassages,
     elapsed_ms: i64,
 ) -> Map<String, Value> {
-    let status = match (found.warnings.is_empty(), items.items.is_empty()) {
-        (false, _) => "partial",
-        (true, true) => "empty",
-        (true, false) => "success",
+    let status = match (found.partial, items.items.is_empty()) {
+        (true, _) => "partial",
+        (false, true) => "empty",
+        (false, false) => "success",
     };
     let mut result = Map::new();
     let mut put = |name: &str, value: Value| result.insert(name.to_owned(), value);
@@ -122,7 +122,7 @@ fn present(
     put("matched", found.merged.matched.into());
     put("below_threshold", found.merged.below_threshold.into());
     put("elapsed_ms", elapsed_ms.max(0).into());
-    if search.top_k_clamped {
+    if found.top_k_clamped {
         put("top_k_clamped", true.into());
     }
     if items.truncated || items.omitted > 0 {
