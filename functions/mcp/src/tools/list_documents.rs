@@ -9,8 +9,9 @@ use serde_json::{Map, Value, json};
 
 use super::arguments::Arguments;
 use super::paging::{CURSOR_MAX_CHARS, cursor_schema, limit_schema, read_limit};
-use super::passages::{Labels, content_budget_bytes, findings_by_rule};
+use super::passages::{Labels, findings_by_rule};
 use super::search::{kb_id_schema, read_kb_ids};
+use super::size::fitting;
 use super::{Definition, ToolCall, ToolError, ToolOutput};
 use crate::cursor::{CursorScope, InvalidCursor};
 
@@ -103,7 +104,7 @@ pub async fn run(
         .iter()
         .map(|(kb_id, document)| present(&mut labels, kb_id, document))
         .collect();
-    let fitting = fitting(&items, content_budget_bytes(call.services.max_result_bytes));
+    let fitting = fitting(&items, call.services.max_result.inside_envelope());
     if fitting < items.len() {
         items.truncate(fitting);
         page.documents.truncate(fitting);
@@ -120,16 +121,6 @@ pub async fn run(
         result_count: page.documents.len() as u64,
         guard_findings: findings_by_rule(&security),
     })
-}
-
-/// How many of the items fit into this many bytes; at least one, so that every page leads on.
-fn fitting(items: &[Value], budget_bytes: usize) -> usize {
-    let mut used_bytes = 0;
-    let fit = items.iter().take_while(|item| {
-        used_bytes += item.to_string().len();
-        used_bytes <= budget_bytes
-    });
-    fit.count().max(1)
 }
 
 /// The last document of the page before.

@@ -12,6 +12,7 @@ mod paging;
 pub(crate) mod passages;
 mod retrieve;
 pub(crate) mod search;
+pub(crate) mod size;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -29,6 +30,7 @@ use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 pub use arguments::InvalidArguments;
+pub use size::Size;
 
 use crate::ask_gate::{AskGate, AskRefused};
 use crate::authenticate::Caller;
@@ -50,7 +52,7 @@ pub struct Services {
     /// Signs cursors.
     pub cursor_secret: CursorSecret,
     /// Results are cut to stay below it.
-    pub max_result_bytes: usize,
+    pub max_result: Size,
     /// The time.
     pub clock: std::sync::Arc<dyn Clock>,
     /// The randomness.

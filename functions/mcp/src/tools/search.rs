@@ -75,6 +75,17 @@ impl Search {
         }
     }
 
+    /// Everything that decides what is found, as text: what a cursor is bound to.
+    pub fn question(&self) -> String {
+        let mut kb_ids = self.kb_ids.clone();
+        kb_ids.sort();
+        let (query, filters) = (&self.query, &self.filters);
+        format!(
+            "{query:?} {kb_ids:?} {} {:?} {filters:?}",
+            self.top_k, self.min_score
+        )
+    }
+
     /// Asks the engines of all selected knowledge bases at the same time.
     ///
     /// # Errors
