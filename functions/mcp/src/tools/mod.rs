@@ -2,6 +2,7 @@
 
 pub(crate) mod arguments;
 mod ask;
+mod document_listing;
 mod filters;
 mod get_knowledge_base;
 mod get_task;
