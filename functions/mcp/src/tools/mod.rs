@@ -6,6 +6,7 @@ mod document_listing;
 mod filters;
 mod get_knowledge_base;
 mod get_task;
+mod job_id;
 pub(crate) mod knowledge_base;
 mod list_documents;
 mod list_knowledge_bases;
