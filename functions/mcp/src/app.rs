@@ -32,7 +32,7 @@ use crate::protocol::Protocol;
 use crate::protocol::exchange::Exchange;
 use crate::record::CallRecord;
 use crate::reply::{Refusal, Reply};
-use crate::tools::Services;
+use crate::tools::{Services, Size};
 
 /// The whole function, independent of what carries its requests.
 pub struct App {
@@ -73,8 +73,11 @@ impl App {
                 language: config.language,
             }),
             cursor_secret: config.cursor_secret.clone(),
-            max_result_bytes: config.max_result_bytes,
             language: config.language,
+            max_result: Size {
+                bytes: config.max_result_bytes,
+                tokens: config.max_result_tokens,
+            },
             clock: Arc::clone(&clock),
             random: Arc::clone(&random),
         };

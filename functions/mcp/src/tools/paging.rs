@@ -24,6 +24,15 @@ pub fn limit_schema(default: u64, most: u64, language: Language) -> Value {
         "description": text!(language, "How many at most; more than {most} counts as {most}.", most) })
 }
 
+/// JSON Schema of `truncated` in the result.
+pub fn truncated_schema(language: Language) -> Value {
+    json!({ "type": "boolean",
+        "description": text!(
+                    language,
+                    "Whether the page has fewer items than limit, because they are large."
+                ) })
+}
+
 /// Reads `limit`, clamped to `most`.
 pub fn read_limit(arguments: &mut Arguments<'_>, default: u64, most: u64) -> usize {
     let limit = arguments

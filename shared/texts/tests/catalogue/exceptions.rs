@@ -39,6 +39,14 @@ pub const SENTENCES: &[Exception] = &[
     exception(ISSUER_KEYS, "its keys are not served over https"),
     exception(ISSUER_KEYS, "the metadata is of another issuer"),
     exception(ISSUER_KEYS, "no metadata"),
+    exception(
+        "functions/mcp/src/tools/document_listing.rs",
+        "list documents",
+    ),
+    exception(
+        "functions/mcp/src/tools/document_listing.rs",
+        "a position of {next_bytes} bytes",
+    ),
     // A fault of our own wiring, which no request can bring about.
     exception("functions/mcp/src/protocol/exchange.rs", "no caller"),
     // A header.
