@@ -6,6 +6,7 @@ use raglan_core::key_record::RateLimit;
 use raglan_core::rotation::Grace;
 use raglan_core::tool::Tool;
 
+use crate::language::text;
 use crate::moment::parse_duration_seconds;
 
 /// A tool, all of them, or none.
@@ -79,9 +80,9 @@ pub(super) fn parse_rate_limit(text: &str) -> Result<RateLimitChoice, String> {
             burst: burst.parse().ok().filter(|burst| *burst > 0)?,
         })
     });
-    limit
-        .map(RateLimitChoice::Own)
-        .ok_or_else(|| "expected requests per minute and burst, as 60/10, or default".to_owned())
+    limit.map(RateLimitChoice::Own).ok_or_else(|| {
+        text!("expected requests per minute and burst, as 60/10, or default").to_owned()
+    })
 }
 
 pub(super) fn parse_quota(text: &str) -> Result<QuotaChoice, String> {
@@ -94,7 +95,7 @@ pub(super) fn parse_quota(text: &str) -> Result<QuotaChoice, String> {
         Some(QuotaChoice { tool, calls })
     });
     quota.ok_or_else(|| {
-        "expected a tool and its calls per day, as ask=100 or ask=default".to_owned()
+        text!("expected a tool and its calls per day, as ask=100 or ask=default").to_owned()
     })
 }
 

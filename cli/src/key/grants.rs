@@ -9,6 +9,7 @@ use raglan_core::tool::Tool;
 use super::arguments::GrantChanges;
 use super::choices::{KnowledgeBaseChoice, QuotaChoice, RateLimitChoice, ToolChoice};
 use crate::failure::Failure;
+use crate::language::text;
 
 /// The tools that the options name.
 ///
@@ -91,7 +92,8 @@ pub fn changed(record: &KeyRecord, changes: &GrantChanges) -> Result<KeyRecord, 
     if !add.is_empty() || !remove.is_empty() {
         if record.scope == ScopeKind::All {
             return Err(Failure::Refused(
-                "the key's scope is all knowledge bases: set the whole list with --kb".to_owned(),
+                text!("the key's scope is all knowledge bases: set the whole list with --kb")
+                    .to_owned(),
             ));
         }
         // What a record of scope `none` may still list counts for nothing.
@@ -115,7 +117,7 @@ fn list_or_none(ids: &BTreeSet<KnowledgeBaseId>) -> ScopeKind {
 }
 
 fn alone(word: &str) -> Failure {
-    Failure::Usage(format!("`{word}` stands alone"))
+    Failure::Usage(text!("`{word}` stands alone", word))
 }
 
 #[cfg(test)]

@@ -22,8 +22,10 @@ use super::view::{self, KeyView};
 use super::{change::subject, grants};
 use crate::Outcome;
 use crate::failure::Failure;
+use crate::language::text;
 use crate::ledger::{Change, WhenUnrecorded};
 use crate::session::Session;
+use crate::terminal::labelled;
 
 /// `raglan key create`
 pub(super) async fn create(
@@ -71,7 +73,10 @@ pub(super) async fn import(
     let hash = imported_hash(&arguments.holder)?;
     let keys = session.target.keys()?;
     if let Some(known) = keys.find(&hash).await? {
-        let message = format!("this is known already: it is {}", known.key_id);
+        let message = text!(
+            "this is known already: it is {key_id}",
+            key_id = known.key_id
+        );
         return Err(Failure::Refused(message).into());
     }
     let record = new_record(
@@ -143,12 +148,12 @@ pub(super) async fn rotate(
     } = rotation::rotate(&before.record, successor, arguments.grace, now)
         .map_err(|error| Failure::Refused(error.to_string()))?;
 
-    let question = format!(
-        "Replace {} ({}) in {}? It ends {}.",
-        replaced.key_id,
-        replaced.name,
-        session.target.description(),
-        replaced.grace_ends_at.map(view::moment).unwrap_or_default(),
+    let question = text!(
+        "Replace {key_id} ({name}) in {target}? It ends {grace_ends_at}.",
+        key_id = replaced.key_id,
+        name = replaced.name,
+        target = session.target.description(),
+        grace_ends_at = replaced.grace_ends_at.map(view::moment).unwrap_or_default()
     );
     session.console.confirm(&question, arguments.yes)?;
     let ledger = session.ledger(WhenUnrecorded::Refuse).await?;
@@ -224,7 +229,7 @@ fn new_record(
 fn future(end: Option<Timestamp>, now: Timestamp) -> Result<Option<Timestamp>, Failure> {
     if end.is_some_and(|end| end <= now) {
         return Err(Failure::Usage(
-            "the key would have ended already".to_owned(),
+            text!("the key would have ended already").to_owned(),
         ));
     }
     Ok(end)
@@ -307,25 +312,23 @@ impl<'a> Delivery<'a> {
             let mut lines = vec![view::describe(record, now)];
             if let Some(replaced) = replaced {
                 let end = replaced.grace_ends_at.map(view::moment).unwrap_or_default();
-                lines.push(format!(
-                    "replaces         {}, which ends {end}",
-                    replaced.key_id
-                ));
+                let value = text!("{key_id}, which ends {end}", key_id = replaced.key_id, end);
+                lines.push(labelled(&[(text!("replaces"), value)]));
             }
             lines.push(match &written_to {
-                Some(path) => format!("\nThe key is in {path}, and nowhere else."),
-                None => format!(
-                    "\nThe key, shown this once:\n\n{}",
-                    self.secret.text().trim_end()
+                Some(path) => text!("\nThe key is in {path}, and nowhere else.", path),
+                None => text!(
+                    "\nThe key, shown this once:\n\n{key}",
+                    key = self.secret.text().trim_end()
                 ),
             });
             lines.join("\n")
         })?;
         if !self.has_endpoint {
-            session.console.note(
+            session.console.note(text!(
                 "The deployment does not say its endpoint: with --url the clients' configurations \
-                 would be here as well.",
-            );
+                 would be here as well."
+            ));
         }
         Ok(())
     }
@@ -336,14 +339,14 @@ impl<'a> Delivery<'a> {
 pub(super) async fn warn_about_reach(session: &mut Session<'_>, record: &KeyRecord) {
     let Grant { tools, .. } = record.grant();
     if tools.is_empty() {
-        session
-            .console
-            .note("The key may call no tool yet: raglan key grant … --add-tools");
+        session.console.note(text!(
+            "The key may call no tool yet: raglan key grant … --add-tools"
+        ));
     }
     if record.scope == ScopeKind::None {
-        session
-            .console
-            .note("The key may ask no knowledge base yet: raglan key grant … --add-kb");
+        session.console.note(text!(
+            "The key may ask no knowledge base yet: raglan key grant … --add-kb"
+        ));
     }
     let grant = record.grant();
     let Reach::Listed { ids, .. } = grant.reach() else {
@@ -357,12 +360,13 @@ pub(super) async fn warn_about_reach(session: &mut Session<'_>, record: &KeyReco
     };
     let found: BTreeSet<_> = entries.iter().map(|entry| &entry.id).collect();
     for id in ids.iter().filter(|id| !found.contains(id)) {
-        let of_owner = match &record.owner {
-            Some(owner) => format!(" of {owner}"),
-            None => String::new(),
-        };
-        session.console.note(format_args!(
-            "There is no knowledge base {id}{of_owner} at the moment."
-        ));
+        session.console.note(match &record.owner {
+            Some(owner) => text!(
+                "There is no knowledge base {id} of {owner} at the moment.",
+                id,
+                owner
+            ),
+            None => text!("There is no knowledge base {id} at the moment.", id),
+        });
     }
 }

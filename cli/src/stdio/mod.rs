@@ -18,6 +18,7 @@ use self::bridge::Bridge;
 use crate::Outcome;
 use crate::arguments::StdioArguments;
 use crate::dev::{self, Functions};
+use crate::language::text;
 use crate::local::emulators::EmulatorError;
 use crate::system::LocalSystem;
 
@@ -39,14 +40,19 @@ pub async fn run(arguments: StdioArguments) -> anyhow::Result<Outcome> {
         .ok()
         .filter(|key| !key.trim().is_empty());
     if let Some(url) = arguments.url {
-        let key =
-            key.with_context(|| format!("{KEY_VARIABLE} is not set: a key for {url} is needed"))?;
+        let key = key.with_context(|| {
+            text!(
+                "{variable} is not set: a key for {url} is needed",
+                variable = KEY_VARIABLE,
+                url
+            )
+        })?;
         carry(Bridge::new(url, key)).await?;
         return Ok(Outcome::Done);
     }
-    let system = start_system(&arguments.state_dir).await.context(
-        "the local system cannot start; when `raglan dev` runs, name its endpoint with --url",
-    )?;
+    let system = start_system(&arguments.state_dir).await.context(text!(
+        "the local system cannot start; when `raglan dev` runs, name its endpoint with --url"
+    ))?;
     if system.catalog().list_all().await?.is_empty() {
         dev::index_sample(&system).await?;
     }
@@ -99,7 +105,7 @@ fn input_lines() -> anyhow::Result<mpsc::Receiver<std::io::Result<Vec<u8>>>> {
                 }
             }
         })
-        .context("standard input cannot be read")?;
+        .context(text!("standard input cannot be read"))?;
     Ok(received)
 }
 
@@ -119,7 +125,8 @@ async fn carry(bridge: Bridge) -> anyhow::Result<()> {
         Ok::<_, std::io::Error>(())
     });
     let mut lines = input_lines()?;
-    let mut terminated = signal(SignalKind::terminate()).context("no signal can be awaited")?;
+    let mut terminated =
+        signal(SignalKind::terminate()).context(text!("no signal can be awaited"))?;
     loop {
         let line = tokio::select! {
             line = lines.recv() => line,
@@ -127,7 +134,7 @@ async fn carry(bridge: Bridge) -> anyhow::Result<()> {
             _ = tokio::signal::ctrl_c() => None,
         };
         let Some(line) = line else { break };
-        let line = line.context("standard input cannot be read")?;
+        let line = line.context(text!("standard input cannot be read"))?;
         // What is not UTF-8 is not JSON either and is answered as that.
         let line = String::from_utf8_lossy(&line).trim().to_owned();
         if line.is_empty() {
@@ -153,6 +160,6 @@ async fn carry(bridge: Bridge) -> anyhow::Result<()> {
     drop(answers);
     writing
         .await
-        .context("the writer ended unexpectedly")?
-        .context("standard output is closed")
+        .context(text!("the writer ended unexpectedly"))?
+        .context(text!("standard output is closed"))
 }

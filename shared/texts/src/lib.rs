@@ -64,14 +64,19 @@ impl Language {
     }
 }
 
+/// A text in another language, if the catalogue has it.
+#[must_use]
+pub fn find(language: Language, english: &str) -> Option<&'static str> {
+    let texts = language.texts();
+    let at = texts.binary_search_by(|(key, _)| (*key).cmp(english));
+    at.ok().map(|at| texts[at].1)
+}
+
 /// A text in another language; the English one where there is none. For a text that stands right here,
 /// use [`text!`].
 #[must_use]
 pub fn translated(language: Language, english: &'static str) -> &'static str {
-    let texts = language.texts();
-    texts
-        .binary_search_by(|(key, _)| (*key).cmp(english))
-        .map_or(english, |at| texts[at].1)
+    find(language, english).unwrap_or(english)
 }
 
 /// A text in a language.

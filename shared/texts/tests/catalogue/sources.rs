@@ -198,9 +198,10 @@ fn string(tokens: &[TokenTree], at: usize) -> Option<String> {
 /// Whether two words follow each other, the second in small letters, as in every sentence and in no
 /// identifier, header or path.
 fn is_prose(text: &str) -> bool {
+    let marks = [',', ';', ':', '.', '?', '!', '(', ')', '"', '\''];
     let words: Vec<&str> = text
-        .split(' ')
-        .map(|word| word.trim_end_matches([',', ';', ':', '.']))
+        .split_whitespace()
+        .map(|word| word.trim_matches(marks))
         .collect();
     let is_word =
         |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_alphabetic());
