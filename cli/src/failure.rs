@@ -35,8 +35,11 @@ pub fn outcome_of(error: &anyhow::Error) -> Outcome {
 pub fn of_change(error: StoreError) -> anyhow::Error {
     match error {
         StoreError::Conflict { .. } => Failure::Refused(
-            text!("somebody else changed it in the meantime: nothing was written; look at it and repeat")
-                .to_owned(),
+            text!(
+                "somebody else changed it in the meantime: nothing was written; look at it and \
+                 repeat"
+            )
+            .to_owned(),
         )
         .into(),
         error => error.into(),

@@ -6,12 +6,12 @@ use std::io::{IsTerminal as _, Read as _};
 use std::path::Path;
 
 use anyhow::Context as _;
-use raglan_guard::{Guard, Guarded};
+use raglan_guard::{Guard, GuardOptions, Guarded};
 use serde_json::json;
 
 use crate::Outcome;
 use crate::arguments::GuardArguments;
-use crate::language::text;
+use crate::language::{self, text};
 use crate::terminal::{say, warn};
 
 /// Larger texts are refused: nobody reads them, and the guard is for passages.
@@ -23,7 +23,11 @@ const TEXT_MAX_BYTES: u64 = 50 << 20;
 /// One line, when the text cannot be read.
 pub fn run(arguments: &GuardArguments) -> anyhow::Result<Outcome> {
     let text = read(&arguments.file)?;
-    let guarded = Guard::default().sanitize(&text);
+    let guard = Guard::new(GuardOptions {
+        language: language::current(),
+        ..GuardOptions::default()
+    });
+    let guarded = guard.sanitize(&text);
     if arguments.json {
         say(json!({
             "suspicious": guarded.suspicious,

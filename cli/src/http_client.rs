@@ -32,7 +32,14 @@ pub enum ClientError {
         cause: OutboundError,
     },
     /// The answer is no JSON.
-    #[error("{}", text!("the answer ({status}) is not JSON: {cause}", status = .status, cause = .cause))]
+    #[error(
+        "{}",
+        text!(
+            "the answer ({status}) is not JSON: {cause}",
+            status = .status,
+            cause = .cause
+        )
+    )]
     NotJson {
         /// Its status.
         status: StatusCode,

@@ -11,7 +11,12 @@ pub enum InvalidMoment {
     #[error("{}", text!("expected a whole number and a unit: 45m, 12h, 30d or 4w"))]
     Duration,
     /// Neither a duration nor a moment.
-    #[error("{}", text!("expected a duration (12h, 30d), a date (2027-01-31), a date-time (RFC 3339) or never"))]
+    #[error(
+        "{}",
+        text!(
+            "expected a duration (12h, 30d), a date (2027-01-31), a date-time (RFC 3339) or never"
+        )
+    )]
     Moment,
 }
 

@@ -97,8 +97,11 @@ impl Target {
                     return Ok(running);
                 }
                 if missing_folder == MissingFolder::Refuse && !folder.is_dir() {
-                    return Err(Failure::NotFound(text!("there is no local system in {folder}: start one with `raglan dev`, or name a \
-                         deployment with --stack", folder = folder.display()))
+                    return Err(Failure::NotFound(text!(
+                        "there is no local system in {folder}: start one with `raglan dev`, or \
+                         name a deployment with --stack",
+                        folder = folder.display()
+                    ))
                     .into());
                 }
                 Ok(Self::of_local_system(LocalSystem::start(&folder).await?))

@@ -119,7 +119,8 @@ async fn run_functions(
     let new = match known {
         Some(record) if !arguments.new_key => {
             say(text!(
-                "Key           {fingerprint} (made earlier; `raglan dev --new-key` makes another)\n",
+                "Key           {fingerprint} (made earlier; `raglan dev --new-key` makes \
+                 another)\n",
                 fingerprint = record.fingerprint
             ));
             None
@@ -422,10 +423,12 @@ fn indexing_job(data: Option<&Path>) -> anyhow::Result<(&'static str, IndexJob)>
             sample_folder()?,
             SAMPLE_ID,
             SAMPLE_NAME.to_owned(),
-            text!("The handbook of a fictional maker of weather stations, in English and Chinese: leave, \
-             expenses, travel, products, engineering, support and security, and how raglan itself \
-             is operated.")
-                .to_owned(),
+            text!(
+                "The handbook of a fictional maker of weather stations, in English and Chinese: \
+                 leave, expenses, travel, products, engineering, support and security, and how \
+                 raglan itself is operated."
+            )
+            .to_owned(),
         ),
     };
     let job = IndexJob {

@@ -28,9 +28,11 @@ pub async fn find(
         PlainKey::parse(&presented).map_err(|_| unknown())?.hash()
     } else if named.starts_with(PREFIX) && !named.contains('…') {
         return Err(Failure::Usage(
-            text!("that is a key itself, and your shell has kept it: revoke it; to name a key by itself, \
-             pass - and give it on standard input")
-                .to_owned(),
+            text!(
+                "that is a key itself, and your shell has kept it: revoke it; to name a key by \
+                 itself, pass - and give it on standard input"
+            )
+            .to_owned(),
         )
         .into());
     } else {

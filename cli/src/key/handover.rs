@@ -41,9 +41,11 @@ impl Handover {
                 return Ok(Self::Output);
             }
             return Err(Failure::Usage(
-                text!("standard output is no terminal: write the key to a file with --out FILE, or say \
-                 --print")
-                    .to_owned(),
+                text!(
+                    "standard output is no terminal: write the key to a file with --out FILE, or \
+                     say --print"
+                )
+                .to_owned(),
             )
             .into());
         };

@@ -44,7 +44,14 @@ pub struct EmulatorOptions {
 #[derive(Debug, thiserror::Error)]
 pub enum EmulatorError {
     /// Somebody else listens on the port.
-    #[error("{}", text!("port {port} for {service} is taken; choose another one or stop what uses it", port = .port, service = .service))]
+    #[error(
+        "{}",
+        text!(
+            "port {port} for {service} is taken; choose another one or stop what uses it",
+            port = .port,
+            service = .service
+        )
+    )]
     PortTaken {
         /// `DynamoDB` or `SQS`.
         service: &'static str,
@@ -52,7 +59,15 @@ pub enum EmulatorError {
         port: u16,
     },
     /// The port cannot be used for another reason.
-    #[error("{}", text!("port {port} for {service} cannot be used: {source}", port = .port, service = .service, source = .source))]
+    #[error(
+        "{}",
+        text!(
+            "port {port} for {service} cannot be used: {source}",
+            port = .port,
+            service = .service,
+            source = .source
+        )
+    )]
     Port {
         /// `DynamoDB` or `SQS`.
         service: &'static str,
@@ -62,7 +77,14 @@ pub enum EmulatorError {
         source: io::Error,
     },
     /// The folder cannot be made or written to.
-    #[error("{}", text!("the folder {folder} cannot be written to: {source}", folder = folder.display(), source = .source))]
+    #[error(
+        "{}",
+        text!(
+            "the folder {folder} cannot be written to: {source}",
+            folder = folder.display(),
+            source = .source
+        )
+    )]
     FolderNotWritable {
         /// The folder.
         folder: PathBuf,
@@ -70,13 +92,28 @@ pub enum EmulatorError {
         source: io::Error,
     },
     /// Another process works with the folder.
-    #[error("{}", text!("the folder {folder} is in use by another local system; stop that one or choose another folder", folder = folder.display()))]
+    #[error(
+        "{}",
+        text!(
+            "the folder {folder} is in use by another local system; stop that one or choose \
+             another folder",
+            folder = folder.display()
+        )
+    )]
     FolderInUse {
         /// The folder.
         folder: PathBuf,
     },
     /// The tables' file is damaged or is something else.
-    #[error("{}", text!("the tables in {file} cannot be opened ({cause}); move the file away to start with empty tables", file = file.display(), cause = .cause))]
+    #[error(
+        "{}",
+        text!(
+            "the tables in {file} cannot be opened ({cause}); move the file away to start with \
+             empty tables",
+            file = file.display(),
+            cause = .cause
+        )
+    )]
     DatabaseUnreadable {
         /// The file.
         file: PathBuf,

@@ -39,7 +39,15 @@ pub enum ProvisionError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// A table of an earlier version has another key or other indexes.
-    #[error("{}", text!("the table {table} was made by another version: {difference}; move the local data away or use that version", table = .table, difference = .difference))]
+    #[error(
+        "{}",
+        text!(
+            "the table {table} was made by another version: {difference}; move the local data \
+             away or use that version",
+            table = .table,
+            difference = .difference
+        )
+    )]
     SchemaDiffers {
         /// The table.
         table: String,
@@ -50,7 +58,14 @@ pub enum ProvisionError {
     #[error("{}", text!("the template has no resource {name}", name = .0))]
     Missing(String),
     /// A definition of the template cannot be put into a request.
-    #[error("{}", text!("the template's table {table} is incomplete: {cause}", table = .table, cause = .cause))]
+    #[error(
+        "{}",
+        text!(
+            "the template's table {table} is incomplete: {cause}",
+            table = .table,
+            cause = .cause
+        )
+    )]
     Incomplete {
         /// The table.
         table: String,
