@@ -14,6 +14,7 @@ use raglan_guard::{Guard, GuardOptions};
 use raglan_store::{
     AuditQueue, AwsClients, CatalogStore, IdempotencyStore, KeyStore, LeaseStore, MeterStore,
 };
+use raglan_texts::Language;
 
 use crate::ask_gate::AskGate;
 use crate::authenticate::{
@@ -69,12 +70,14 @@ impl App {
             guard: Guard::new(GuardOptions {
                 enabled: config.guard_enabled,
                 include_raw: false,
+                language: config.language,
             }),
             cursor_secret: config.cursor_secret.clone(),
             max_result: Size {
                 bytes: config.max_result_bytes,
                 tokens: config.max_result_tokens,
             },
+            language: config.language,
             clock: Arc::clone(&clock),
             random: Arc::clone(&random),
         };
@@ -132,7 +135,7 @@ impl App {
         record: &Arc<CallRecord>,
         began: Timestamp,
     ) -> Reply {
-        let oauth = self.config.oauth.as_ref();
+        let (language, oauth) = (self.config.language, self.config.oauth.as_ref());
         match edge::admit(&self.config, request) {
             Admission::Mcp => {}
             Admission::Answered(reply) => return reply,
@@ -141,20 +144,20 @@ impl App {
                 if refusal == Refusal::OriginNotAllowed {
                     record.denied(refusal.class());
                 }
-                return refusal.reply_with(&context.request_id, oauth);
+                return refusal.reply_with(language, &context.request_id, oauth);
             }
         }
         let (caller, counted) = match self.identify(request, context, began).await {
             Ok(identified) => identified,
             Err(error) => {
                 record.not_recognised(&error);
-                return refuse_caller(&error).reply_with(&context.request_id, oauth);
+                return refuse_caller(&error).reply_with(language, &context.request_id, oauth);
             }
         };
         record.recognised(&caller);
         if let Err(refusal) = edge::check_body(&self.config, request) {
             record.failed(refusal.class());
-            return refusal.reply_with(&context.request_id, oauth);
+            return refusal.reply_with(language, &context.request_id, oauth);
         }
         let judged = self.limiter.judge(&caller, request.body(), counted, began);
         let allowance = match judged.await {
@@ -164,13 +167,14 @@ impl App {
                 let max_chars = self.config.audit_parameters_max_chars;
                 record.method("tools/call", None);
                 record.tool_call(tool, arguments, max_chars);
-                return refuse_calls(&refused, record, &context.request_id);
+                return refuse_calls(&refused, record, language, &context.request_id);
             }
         };
         if allowance.uncounted {
             record.failed(Refusal::LimiterUnavailable.class());
         }
         let exchange = Arc::new(Exchange {
+            language,
             caller,
             used_up: allowance.used_up.clone(),
             record: Arc::clone(record),
@@ -187,7 +191,7 @@ impl App {
             .answer(request.headers(), request.body(), exchange, session_id)
             .await;
         if record.is_store_failure() {
-            return Refusal::StoreUnavailable.reply_with(&context.request_id, oauth);
+            return Refusal::StoreUnavailable.reply_with(language, &context.request_id, oauth);
         }
         allowance.write(reply.headers_mut());
         reply
@@ -319,21 +323,26 @@ fn refuse_caller(error: &AuthenticationError) -> Refusal {
 }
 
 /// Tells the caller that the key asks too much, or that this cannot be checked.
-fn refuse_calls(refused: &Refused, record: &CallRecord, request_id: &str) -> Reply {
+fn refuse_calls(
+    refused: &Refused,
+    record: &CallRecord,
+    language: Language,
+    request_id: &str,
+) -> Reply {
     match refused {
         Refused::Limited(told) => {
             let refusal = Refusal::RateLimited {
                 retry_after_seconds: told.retry_after_seconds(),
             };
             record.limited(refusal.class());
-            let mut reply = refusal.reply(request_id);
+            let mut reply = refusal.reply(language, request_id);
             told.write(reply.headers_mut());
             reply
         }
         Refused::Unavailable(error) => {
             tracing::error!(%error, "a call could not be counted");
             record.failed(Refusal::LimiterUnavailable.class());
-            Refusal::LimiterUnavailable.reply(request_id)
+            Refusal::LimiterUnavailable.reply(language, request_id)
         }
     }
 }

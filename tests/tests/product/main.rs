@@ -12,6 +12,7 @@ mod command_line;
 mod faults;
 mod field_cases;
 mod impersonation;
+mod languages;
 mod limits;
 mod oauth;
 mod permission;

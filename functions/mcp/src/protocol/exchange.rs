@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use raglan_core::tool::Tool;
+use raglan_texts::Language;
 use rmcp::RoleServer;
 use rmcp::model::ErrorData;
 use rmcp::service::RequestContext;
@@ -16,6 +17,8 @@ use crate::record::CallRecord;
 /// Travels in the request's extensions to the handlers.
 #[derive(Debug)]
 pub struct Exchange {
+    /// The language of what the caller is told.
+    pub language: Language,
     /// Who asks.
     pub caller: Caller,
     /// The tools whose daily quota the caller has used up.
@@ -35,6 +38,7 @@ impl Exchange {
     #[must_use]
     pub fn element(&self) -> Self {
         Self {
+            language: self.language,
             caller: self.caller.clone(),
             used_up: self.used_up.clone(),
             record: self.record.element(),

@@ -17,6 +17,7 @@ use futures::future::join_all;
 use http::header::{ACCEPT, CONTENT_TYPE, HOST};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
+use raglan_texts::{Language, text};
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use serde_json::Value;
@@ -64,7 +65,7 @@ impl Protocol {
         exchange: Arc<Exchange>,
         session_id: impl FnOnce() -> Option<String>,
     ) -> Reply {
-        match envelope::read(headers, body) {
+        match envelope::read(headers, body, exchange.language) {
             Ok(Body::Single(envelope)) => {
                 let opens_session = envelope.opens_session();
                 let mut reply = self.answer_one(headers, body, envelope, exchange).await;
@@ -126,7 +127,7 @@ impl Protocol {
         envelope: Envelope,
         exchange: Arc<Exchange>,
     ) -> Reply {
-        let record = Arc::clone(&exchange.record);
+        let (record, language) = (Arc::clone(&exchange.record), exchange.language);
         let (id, method, replaced) = match envelope.message {
             // There is no state that a notification or a response could change.
             Message::Notification { method } => {
@@ -146,7 +147,7 @@ impl Protocol {
         let request = library_request(headers, body, exchange);
         let work = AssertUnwindSafe(self.call_library(request)).catch_unwind();
         match tokio::time::timeout(patience, work).await {
-            Ok(Ok(reply)) => in_json(&reply, &id),
+            Ok(Ok(reply)) => in_json(&reply, &id, language),
             outcome => {
                 tracing::error!(timed_out = outcome.is_err(), "the protocol library failed");
                 record.failed("internal_error");
@@ -154,7 +155,7 @@ impl Protocol {
                     StatusCode::OK,
                     Some(id),
                     INTERNAL_ERROR,
-                    "Something went wrong here.",
+                    text!(language, "Something went wrong here."),
                 )
             }
         }
@@ -207,7 +208,7 @@ fn library_request(
 }
 
 /// The library answers some faults in plain text; clients that negotiate need a JSON-RPC body.
-fn in_json(reply: &Reply, id: &Value) -> Reply {
+fn in_json(reply: &Reply, id: &Value, language: Language) -> Reply {
     let declared = reply
         .headers()
         .get(CONTENT_TYPE)
@@ -228,7 +229,7 @@ fn in_json(reply: &Reply, id: &Value) -> Reply {
             status,
             Some(id.clone()),
             INVALID_REQUEST,
-            "The request is not valid.",
+            text!(language, "The request is not valid."),
         );
     }
     tracing::error!(%status, "the protocol library answered in no JSON");
@@ -236,6 +237,6 @@ fn in_json(reply: &Reply, id: &Value) -> Reply {
         StatusCode::OK,
         Some(id.clone()),
         INTERNAL_ERROR,
-        "Something went wrong here.",
+        text!(language, "Something went wrong here."),
     )
 }
