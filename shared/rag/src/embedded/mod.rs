@@ -1,16 +1,16 @@
 //! The engine that is part of raglan: full-text search (BM25) in files that lie beside the program.
 //!
 //! An index is built by `raglan index` and only read here. [`layout`] says where it lies, [`schema`]
-//! and [`tokenizer`] what is in it, [`manifest`] who can read it, [`writer`] how it is made.
+//! and [`tokenizer`] what is in it, [`manifest`] who can read it, [`writer`] how it is made, [`open`] how it is searched.
 
 mod attributes;
 mod filters;
 mod read_only_directory;
-mod search;
 
 pub mod highlight;
 pub mod layout;
 pub mod manifest;
+pub mod open;
 pub mod schema;
 pub mod tokenizer;
 pub mod writer;
@@ -22,8 +22,8 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use layout::Generation;
+use open::{IndexError, OpenIndex};
 use raglan_core::catalog::KnowledgeBaseId;
-use search::{IndexError, OpenIndex};
 
 use crate::backend::{
     Abilities, Backend, BackendError, DocumentPage, DocumentText, EngineCall, Retrieval,
