@@ -10,6 +10,7 @@
 
 use std::cmp::Ordering;
 
+use raglan_core::clock::Timestamp;
 use serde_json::Value;
 
 use crate::backend::{Comparison, Condition, Filters, Note, Passage, Retrieval};
@@ -57,8 +58,8 @@ pub fn keeps(filters: &Filters, tells_metadata: bool, passage: &Passage) -> bool
             .updated_at
             .map_or(silent, |moment| fits(moment.epoch_ms()))
     };
-    let after = filters.updated_after.map(|moment| moment.epoch_ms());
-    let before = filters.updated_before.map(|moment| moment.epoch_ms());
+    let after = filters.updated_after.map(Timestamp::epoch_ms);
+    let before = filters.updated_before.map(Timestamp::epoch_ms);
     one_of(&[DOMAIN_NAME], &filters.domain)
         && one_of(&DOCUMENT_TYPE_NAMES, &filters.document_type)
         && after.is_none_or(|bound| updated(&|moment| moment > bound))
@@ -138,7 +139,6 @@ mod tests {
     use std::collections::BTreeMap;
 
     use proptest::prelude::*;
-    use raglan_core::clock::Timestamp;
     use serde_json::json;
 
     use super::*;
@@ -178,8 +178,9 @@ mod tests {
     #[test]
     fn each_operator_lets_through_what_it_names_and_nothing_else() {
         use Comparison::{Greater, GreaterOrEqual, Less, LessOrEqual, NoneOf, OneOf};
+        type Operator = fn(Value) -> Comparison;
         // For a held 5: which of 4, 5, 6 it satisfies as the operand.
-        let table: [(fn(Value) -> Comparison, [bool; 3]); 6] = [
+        let table: [(Operator, [bool; 3]); 6] = [
             (|v| OneOf(vec![v]), [false, true, false]),
             (|v| NoneOf(vec![v]), [true, false, true]),
             (Greater, [true, false, false]),

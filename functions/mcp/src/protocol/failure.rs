@@ -116,11 +116,12 @@ fn tell_of_tool(error: &ToolError, exchange: &Exchange) -> Told {
             record.store_failed();
             Told::Protocol(ErrorData::internal_error("temporarily unavailable", None))
         }
-        ToolError::Backend(BackendError::UnsupportedFilter(filter)) => Told::Result {
+        ToolError::UnsupportedFilter { kb_id, filter } => Told::Result {
             class: "unsupported_filter",
             retryable: false,
             message: format!(
-                "This knowledge base cannot filter by `{filter}`. Leave that filter out."
+                "Knowledge base `{kb_id}` cannot filter by `{filter}`. Leave that filter out, or \
+                 name other knowledge bases in `kb_id`."
             ),
         },
         ToolError::Backend(BackendError::TimedOut(_)) => neutral(error, exchange, TIMEOUT),
@@ -136,9 +137,11 @@ fn tell_of_tool(error: &ToolError, exchange: &Exchange) -> Told {
             | BackendError::Refused(_),
         )
         | ToolError::UnknownBackend(_) => neutral(error, exchange, MISCONFIGURED),
-        ToolError::Random(_) | ToolError::UnreadableResult | ToolError::ResultTooLarge(_) => {
-            neutral(error, exchange, INTERNAL)
-        }
+        // A search names the knowledge base; nothing else filters.
+        ToolError::Backend(BackendError::UnsupportedFilter(_))
+        | ToolError::Random(_)
+        | ToolError::UnreadableResult
+        | ToolError::ResultTooLarge(_) => neutral(error, exchange, INTERNAL),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The `filters` argument of `retrieve` and `ask`. Filters narrow; they never widen.
 
 use raglan_core::clock::Timestamp;
-use raglan_rag::backend::{Comparison, Condition, Filters};
+use raglan_rag::backend::{Comparison, Condition, FilterAbilities, Filters};
 use serde_json::{Map, Value, json};
 
 use super::arguments::Arguments;
@@ -10,7 +10,7 @@ const MAX_VALUES: usize = 20;
 const MAX_CHARS: usize = 200;
 const MAX_METADATA_FIELDS: usize = 10;
 /// The operators on a metadata field, in the words of OpenAI's comparison filters.
-pub const OPERATORS: [&str; 8] = ["eq", "ne", "in", "nin", "gt", "gte", "lt", "lte"];
+const OPERATORS: &[&str] = FilterAbilities::ALL.operators;
 /// Not a metadata field to ask about: dates have filters of their own.
 const UPDATED_AT: &str = "updated_at";
 
@@ -254,6 +254,13 @@ mod tests {
     }
 
     #[test]
+    fn every_filter_of_the_schema_is_one_that_engines_are_asked_for() {
+        let schema = schema();
+        let described: Vec<_> = schema["properties"].as_object().unwrap().keys().collect();
+        assert_eq!(described, FilterAbilities::ALL.fields);
+    }
+
+    #[test]
     fn every_operator_of_the_schema_is_read_and_every_other_is_named() {
         let schema = schema();
         let branches = schema
@@ -263,7 +270,7 @@ mod tests {
         let described: Vec<_> = object["properties"].as_object().unwrap().keys().collect();
         assert_eq!(described, OPERATORS);
         for operator in OPERATORS {
-            parse(json!({ "metadata": { "a": { operator: 1 } } })).unwrap();
+            parse(json!({ "metadata": { "a": { *operator: 1 } } })).unwrap();
         }
         let error = parse(json!({ "metadata": { "a": { "between": [1, 2] } } })).unwrap_err();
         insta::assert_snapshot!(error, @"The arguments are not valid. `filters.metadata` has for `a` the unknown operator `between` (known: `eq`, `ne`, `in`, `nin`, `gt`, `gte`, `lt`, `lte`).");

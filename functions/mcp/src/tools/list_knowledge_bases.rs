@@ -4,7 +4,8 @@ use raglan_core::tool::Tool;
 use serde_json::{Map, Value, json};
 
 use super::arguments::Arguments;
-use super::paging::{CURSOR_MAX_CHARS, cursor_schema, limit_schema, read_limit};
+use super::paging::{CURSOR_MAX_CHARS, cursor_schema, limit_schema, read_limit, truncated_schema};
+use super::size::fitting;
 use super::{Definition, ToolCall, ToolError, ToolOutput, knowledge_base};
 use crate::cursor::CursorScope;
 
@@ -41,7 +42,8 @@ fn output_schema() -> Value {
                     "properties": knowledge_base::properties()
                 }
             },
-            "next_cursor": { "type": "string" }
+            "next_cursor": { "type": "string" },
+            "truncated": truncated_schema()
         }
     })
 }
@@ -67,13 +69,21 @@ pub async fn run(
         .all()
         .iter()
         .filter(|kb| after.as_deref().is_none_or(|after| kb.id.as_str() > after));
-    let page: Vec<_> = rest.by_ref().take(limit).collect();
+    let mut page: Vec<_> = rest.by_ref().take(limit).collect();
+    let mut items: Vec<Value> = page.iter().map(|kb| knowledge_base::present(kb)).collect();
+    let fitting = fitting(&items, call.services.max_result.inside_envelope());
+    let truncated = fitting < items.len();
+    items.truncate(fitting);
+    page.truncate(fitting);
     let mut structured = Map::new();
-    let items: Vec<Value> = page.iter().map(|kb| knowledge_base::present(kb)).collect();
     structured.insert("items".to_owned(), items.into());
-    if let (Some(_), Some(last)) = (rest.next(), page.last()) {
+    let more = truncated || rest.next().is_some();
+    if let (true, Some(last)) = (more, page.last()) {
         let next = cursors.seal(secret, last.id.as_str());
         structured.insert("next_cursor".to_owned(), next.into());
+    }
+    if truncated {
+        structured.insert("truncated".to_owned(), true.into());
     }
     Ok(ToolOutput {
         structured,

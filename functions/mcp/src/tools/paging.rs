@@ -20,6 +20,12 @@ pub fn limit_schema(default: u64, most: u64) -> Value {
         "description": format!("How many at most; more than {most} counts as {most}.") })
 }
 
+/// JSON Schema of `truncated` in the result.
+pub fn truncated_schema() -> Value {
+    json!({ "type": "boolean",
+        "description": "Whether the page has fewer items than limit, because they are large." })
+}
+
 /// Reads `limit`, clamped to `most`.
 pub fn read_limit(arguments: &mut Arguments<'_>, default: u64, most: u64) -> usize {
     let limit = arguments
