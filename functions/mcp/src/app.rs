@@ -73,11 +73,11 @@ impl App {
                 language: config.language,
             }),
             cursor_secret: config.cursor_secret.clone(),
-            language: config.language,
             max_result: Size {
                 bytes: config.max_result_bytes,
                 tokens: config.max_result_tokens,
             },
+            language: config.language,
             clock: Arc::clone(&clock),
             random: Arc::clone(&random),
         };

@@ -134,8 +134,8 @@ fn tell_of_tool(error: &ToolError, exchange: &Exchange) -> Told {
             retryable: false,
             message: text!(
                 language,
-                "Knowledge base `{kb_id}` cannot filter by `{filter}`. Leave that filter out, or name \
-                 other knowledge bases in `kb_id`.",
+                "Knowledge base `{kb_id}` cannot filter by `{filter}`. Leave that filter out, or \
+                 name other knowledge bases in `kb_id`.",
                 kb_id,
                 filter
             ),

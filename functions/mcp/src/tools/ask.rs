@@ -26,8 +26,8 @@ pub const DEFINITION: Definition = Definition {
         text!(
             language,
             "Answers a question from the documents, with numbered sources. Use it for a quick, \
-        cited answer; use retrieve to read the evidence yourself. grounded is false when the \
-        documents do not answer the question."
+             cited answer; use retrieve to read the evidence yourself. grounded is false when the \
+             documents do not answer the question."
         )
     },
     input_schema,
@@ -62,7 +62,7 @@ fn input_schema(language: Language) -> Value {
                 "description": text!(
                     language,
                     "A new random text for each question: the same call again within 15 \
-                    minutes gives the same answer."
+                     minutes gives the same answer."
                 )
             }
         }

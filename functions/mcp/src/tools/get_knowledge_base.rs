@@ -24,7 +24,7 @@ pub const DEFINITION: Definition = Definition {
         text!(
             language,
             "Tells what one knowledge base covers: sources, counts, how it is searched, its \
-        limits and its age."
+             limits and its age."
         )
     },
     input_schema,
@@ -96,9 +96,9 @@ fn output_schema(language: Language) -> Value {
     });
     properties["task_id"] = json!({ "type": "string",
         "description": text!(
-                    language,
-                    "The task that indexes it right now, for get_task."
-                ) });
+            language,
+            "The task that indexes it right now, for get_task."
+        ) });
     properties["warnings"] = texts;
     json!({ "type": "object", "required": knowledge_base::REQUIRED, "properties": properties })
 }

@@ -21,7 +21,7 @@ pub const DEFINITION: Definition = Definition {
         text!(
             language,
             "Tells how an indexing task stands: pending, running, succeeded, partial or failed, \
-        and why. Finished tasks are kept for 30 days."
+             and why. Finished tasks are kept for 30 days."
         )
     },
     input_schema,

@@ -31,7 +31,7 @@ pub const DEFINITION: Definition = Definition {
         text!(
             language,
             "Lists the documents of knowledge bases, with format, size and age. Use it to see \
-        what is there; use retrieve to find text."
+             what is there; use retrieve to find text."
         )
     },
     input_schema,

@@ -28,9 +28,9 @@ pub fn limit_schema(default: u64, most: u64, language: Language) -> Value {
 pub fn truncated_schema(language: Language) -> Value {
     json!({ "type": "boolean",
         "description": text!(
-                    language,
-                    "Whether the page has fewer items than limit, because they are large."
-                ) })
+            language,
+            "Whether the page has fewer items than limit, because they are large."
+        ) })
 }
 
 /// Reads `limit`, clamped to `most`.

@@ -34,9 +34,8 @@ pub struct GuardedPassages {
 }
 
 impl GuardedPassages {
-    /// No passage yet; the guard's notice in this language.
-    #[must_use]
-    pub fn new(language: Language) -> Self {
+    /// No passage.
+    pub fn none(language: Language) -> Self {
         Self {
             items: Vec::new(),
             security: SecuritySummary::new(language),
@@ -118,7 +117,7 @@ pub fn guarded_items(
 ) -> Result<GuardedPassages, ToolError> {
     let guard = call.services.guard;
     let nonce = ids::random_hex::<8>(call.services.random.as_ref())?;
-    let mut result = GuardedPassages::new(call.services.language);
+    let mut result = GuardedPassages::none(call.services.language);
     let mut left = room;
     for (position, scored) in passages.iter().enumerate() {
         let drawn = Drawn {

@@ -27,9 +27,9 @@ pub const KB_ID_MAX_CHARS: usize = 200;
 pub fn kb_id_schema(language: Language) -> Value {
     json!({
         "description": text!(
-                    language,
-                    "Search only this knowledge base, or these. Default: all that you may use."
-                ),
+            language,
+            "Search only this knowledge base, or these. Default: all that you may use."
+        ),
         "anyOf": [
             { "type": "string", "minLength": 1 },
             { "type": "array", "items": { "type": "string", "minLength": 1 }, "maxItems": KB_IDS_MAX }
@@ -42,9 +42,9 @@ pub fn top_k_schema(language: Language) -> Value {
     json!({
         "type": "integer", "minimum": 1, "default": TOP_K_DEFAULT,
         "description": text!(
-                    language,
-                    "How many passages at most; more than 50, or than the engine gives, is clamped."
-                )
+            language,
+            "How many passages at most; more than 50, or than the engine gives, is clamped."
+        )
     })
 }
 
