@@ -1,22 +1,9 @@
 //! The language in which this process speaks to people: its messages, its errors and its help.
 
-use std::sync::OnceLock;
-
 use clap::builder::{Arg, Command, StyledStr};
 use raglan_texts::{Language, find};
 
-static LANGUAGE: OnceLock<Language> = OnceLock::new();
-
-/// Chooses the language, once and before anything is said; English until then.
-pub fn choose(language: Language) {
-    let _ = LANGUAGE.set(language);
-}
-
-/// The language of this process.
-#[must_use]
-pub fn current() -> Language {
-    LANGUAGE.get().copied().unwrap_or_default()
-}
+pub use raglan_texts::process_language as current;
 
 /// [`raglan_texts::text!`] in the language of this process.
 macro_rules! text {

@@ -8,7 +8,7 @@ use raglan_cli::arguments::Arguments;
 use raglan_cli::{failure, language, run, terminal};
 use raglan_telemetry::log;
 use raglan_telemetry::settings::{BadSettings, Settings};
-use raglan_texts::LANGUAGE_VARIABLE;
+use raglan_texts::{LANGUAGE_VARIABLE, choose_process_language};
 use tracing::Level;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -43,7 +43,7 @@ fn arguments() -> Result<Arguments, clap::Error> {
 fn read_environment() -> Result<(), BadSettings> {
     let mut settings = Settings::new(|name: &str| std::env::var(name).ok());
     let language = settings.language(LANGUAGE_VARIABLE);
-    language::choose(settings.finish(language)?);
+    choose_process_language(settings.finish(language)?);
     log_to_standard_error()
 }
 

@@ -101,7 +101,7 @@ pub(super) fn parse_quota(text: &str) -> Result<QuotaChoice, String> {
 
 pub(super) fn parse_grace(text: &str) -> Result<Grace, String> {
     let seconds = parse_duration_seconds(text).map_err(|error| error.to_string())?;
-    Grace::from_seconds(seconds).map_err(|error| error.to_string())
+    Grace::from_seconds(seconds).map_err(|_| text!("a grace is 0 to 7 days long").to_owned())
 }
 
 #[cfg(test)]

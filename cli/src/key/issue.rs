@@ -9,7 +9,7 @@ use raglan_core::ids;
 use raglan_core::key::{KeyHash, PlainKey};
 use raglan_core::key_record::{KeyRecord, ScopeKind};
 use raglan_core::random::Random;
-use raglan_core::rotation::{self, Rotation, Successor, SuccessorExpiry};
+use raglan_core::rotation::{self, NotRotatable, Rotation, Successor, SuccessorExpiry};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -119,8 +119,10 @@ fn imported_hash(holder: &ImportedHolder) -> Result<KeyHash, Failure> {
         return Ok(KeyHash::of_subject(issuer, subject));
     }
     let digits = holder.sha256.as_deref().unwrap_or_default().trim();
-    KeyHash::try_from(digits.to_ascii_lowercase())
-        .map_err(|error| Failure::Usage(error.to_string()))
+    KeyHash::try_from(digits.to_ascii_lowercase()).map_err(|_| {
+        let expected = text!("expected the SHA-256 of a key: 64 lower-case hexadecimal digits");
+        Failure::Usage(expected.to_owned())
+    })
 }
 
 /// `raglan key rotate`
@@ -146,7 +148,7 @@ pub(super) async fn rotate(
         replaced,
         successor,
     } = rotation::rotate(&before.record, successor, arguments.grace, now)
-        .map_err(|error| Failure::Refused(error.to_string()))?;
+        .map_err(|error| not_rotatable(&error))?;
 
     let question = text!(
         "Replace {key_id} ({name}) in {target}? It ends {grace_ends_at}.",
@@ -182,6 +184,20 @@ pub(super) async fn rotate(
     let outcome = delivery.settle(made)?;
     delivery.show(session, &successor, Some(&replaced))?;
     Ok(outcome)
+}
+
+fn not_rotatable(error: &NotRotatable) -> Failure {
+    Failure::Refused(match error {
+        NotRotatable::NotWorking(standing) => {
+            text!(
+                "only a key that works can be rotated ({standing})",
+                standing
+            )
+        }
+        NotRotatable::AlreadyReplaced { by } => {
+            text!("it was replaced by {by} already: rotate that one", by)
+        }
+    })
 }
 
 /// What distinguishes one key from another one.

@@ -10,6 +10,7 @@ use raglan_core::catalog::KnowledgeBaseId;
 use raglan_core::clock::{Clock, Timestamp};
 use raglan_rag::embedded::layout;
 use raglan_rag::embedded::writer::{IndexWriter, NewDocument, WriteError};
+use raglan_texts::{process_language, text};
 use sha2::{Digest as _, Sha256};
 
 use crate::document::{DocumentReader, short_hex};
@@ -93,7 +94,15 @@ pub struct MarkedFile {
 #[derive(Debug, thiserror::Error)]
 pub enum IndexError {
     /// The folder does not exist or cannot be listed.
-    #[error("the folder {path} cannot be read: {source}")]
+    #[error(
+        "{}",
+        text!(
+            process_language(),
+            "the folder {path} cannot be read: {source}",
+            path = path.display(),
+            source = .source
+        )
+    )]
     Source {
         /// The folder.
         path: PathBuf,
@@ -102,7 +111,13 @@ pub enum IndexError {
     },
     /// There are no documents in the folder.
     #[error(
-        "there are no documents in {path} (Markdown, text, HTML or PDF; other files: {skipped})"
+        "{}",
+        text!(
+            process_language(),
+            "there are no documents in {path} (Markdown, text, HTML or PDF; other files: {skipped})",
+            path = path.display(),
+            skipped = .skipped
+        )
     )]
     NoDocuments {
         /// The folder.
@@ -111,7 +126,16 @@ pub enum IndexError {
         skipped: u64,
     },
     /// There are documents, and none of them can be read.
-    #[error("none of the {} documents in {path} can be read; the first: {}", failed.len(), first(failed))]
+    #[error(
+        "{}",
+        text!(
+            process_language(),
+            "none of the {count} documents in {path} can be read; the first: {first}",
+            count = failed.len(),
+            path = path.display(),
+            first = first(failed)
+        )
+    )]
     NothingReadable {
         /// The folder.
         path: PathBuf,
@@ -119,13 +143,28 @@ pub enum IndexError {
         failed: Vec<FailedFile>,
     },
     /// Another process builds the index of this knowledge base.
-    #[error("another process is building the index of {0}; try again when it has ended")]
+    #[error(
+        "{}",
+        text!(
+            process_language(),
+            "another process is building the index of {kb_id}; try again when it has ended",
+            kb_id = .0
+        )
+    )]
     Busy(KnowledgeBaseId),
     /// The index could not be written.
     #[error(transparent)]
     Write(#[from] WriteError),
     /// The finished index could not be put in its place, or the folder not be prepared.
-    #[error("cannot write in {path}: {source}")]
+    #[error(
+        "{}",
+        text!(
+            process_language(),
+            "cannot write in {path}: {source}",
+            path = path.display(),
+            source = .source
+        )
+    )]
     Publish {
         /// The knowledge base's folder.
         path: PathBuf,

@@ -15,6 +15,7 @@
 //! sentence or a language.
 
 use std::fmt::{Display, Write as _};
+use std::sync::OnceLock;
 
 mod catalogue {
     include!(concat!(env!("OUT_DIR"), "/catalogue.rs"));
@@ -62,6 +63,20 @@ impl Language {
             Self::Chinese => catalogue::CHINESE,
         }
     }
+}
+
+static PROCESS_LANGUAGE: OnceLock<Language> = OnceLock::new();
+
+/// Chooses the language of a process that speaks to one person, once and before anything is said. The
+/// functions never do: their language is part of their configuration.
+pub fn choose_process_language(language: Language) {
+    let _ = PROCESS_LANGUAGE.set(language);
+}
+
+/// The language of a process that speaks to one person; English until it is chosen.
+#[must_use]
+pub fn process_language() -> Language {
+    PROCESS_LANGUAGE.get().copied().unwrap_or_default()
 }
 
 /// A text in another language, if the catalogue has it.
