@@ -23,6 +23,8 @@ pub enum Refusal {
     NotFound,
     /// The path takes other methods.
     MethodNotAllowed,
+    /// The path is only read.
+    OnlyRead,
     /// The browser origin is not allowed.
     OriginNotAllowed,
     /// No key, or one that does not work. The same for every reason.
@@ -62,6 +64,11 @@ impl Refusal {
                 StatusCode::METHOD_NOT_ALLOWED,
                 "method_not_allowed",
                 "Use POST: this endpoint speaks MCP over Streamable HTTP and answers in JSON.",
+            ),
+            Self::OnlyRead => (
+                StatusCode::METHOD_NOT_ALLOWED,
+                "method_not_allowed",
+                "Use GET: this address is only read. The MCP endpoint is /mcp.",
             ),
             Self::OriginNotAllowed => (
                 StatusCode::FORBIDDEN,
@@ -139,6 +146,9 @@ impl Refusal {
         match self {
             Self::MethodNotAllowed => {
                 headers.insert(ALLOW, HeaderValue::from_static("POST, OPTIONS"));
+            }
+            Self::OnlyRead => {
+                headers.insert(ALLOW, HeaderValue::from_static("GET, HEAD, OPTIONS"));
             }
             Self::RateLimited {
                 retry_after_seconds,
