@@ -32,7 +32,7 @@ use crate::protocol::exchange::Exchange;
 use crate::protocol::server::Server;
 use crate::record::CallRecord;
 use crate::reply::{Refusal, Reply};
-use crate::tools::Services;
+use crate::tools::{Services, Size};
 
 /// The whole function, independent of what carries its requests.
 pub struct App {
@@ -72,7 +72,10 @@ impl App {
                 include_raw: false,
             }),
             cursor_secret: config.cursor_secret.clone(),
-            max_result_bytes: config.max_result_bytes,
+            max_result: Size {
+                bytes: config.max_result_bytes,
+                tokens: config.max_result_tokens,
+            },
             clock: Arc::clone(&clock),
             random: Arc::clone(&random),
         };
