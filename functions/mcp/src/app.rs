@@ -30,6 +30,7 @@ use crate::metrics;
 use crate::oauth::Oauth;
 use crate::protocol::Protocol;
 use crate::protocol::exchange::Exchange;
+use crate::protocol::server::Server;
 use crate::record::CallRecord;
 use crate::reply::{Refusal, Reply};
 use crate::tools::{Services, Size};
@@ -42,7 +43,7 @@ pub struct App {
     limiter: Limiter,
     audit: AuditQueue,
     oauth: Option<Oauth>,
-    protocol: Protocol,
+    protocol: Protocol<Server>,
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
 }
@@ -90,7 +91,7 @@ impl App {
                 .oauth
                 .clone()
                 .map(|oauth| Oauth::new(oauth, Arc::clone(&clock))),
-            protocol: Protocol::new(Arc::new(services), config.max_body_bytes),
+            protocol: Protocol::new(Server::new(Arc::new(services)), config.max_body_bytes),
             config,
             clock,
             random,

@@ -24,6 +24,8 @@ pub enum Refusal {
     NotFound,
     /// The path takes other methods.
     MethodNotAllowed,
+    /// The path is only read.
+    OnlyRead,
     /// The browser origin is not allowed.
     OriginNotAllowed,
     /// No key, or one that does not work. The same for every reason.
@@ -56,6 +58,7 @@ impl Refusal {
         match self {
             Self::NotFound => (StatusCode::NOT_FOUND, "not_found"),
             Self::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed"),
+            Self::OnlyRead => (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed"),
             Self::OriginNotAllowed => (StatusCode::FORBIDDEN, "origin_not_allowed"),
             Self::Unauthorized => (StatusCode::UNAUTHORIZED, "unauthorized"),
             Self::InsufficientScope => (StatusCode::FORBIDDEN, "insufficient_scope"),
@@ -78,6 +81,10 @@ impl Refusal {
             Self::MethodNotAllowed => text!(
                 language,
                 "Use POST: this endpoint speaks MCP over Streamable HTTP and answers in JSON."
+            ),
+            Self::OnlyRead => text!(
+                language,
+                "Use GET: this address is only read. The MCP endpoint is /mcp."
             ),
             Self::OriginNotAllowed => {
                 text!(language, "Pages of this origin may not call this server.")
@@ -147,6 +154,9 @@ impl Refusal {
         match self {
             Self::MethodNotAllowed => {
                 headers.insert(ALLOW, HeaderValue::from_static("POST, OPTIONS"));
+            }
+            Self::OnlyRead => {
+                headers.insert(ALLOW, HeaderValue::from_static("GET, HEAD, OPTIONS"));
             }
             Self::RateLimited {
                 retry_after_seconds,

@@ -11,6 +11,7 @@ mod bad_input;
 mod command_line;
 mod faults;
 mod field_cases;
+mod field_list;
 mod impersonation;
 mod languages;
 mod limits;

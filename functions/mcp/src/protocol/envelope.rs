@@ -35,6 +35,8 @@ const BATCH_MAX_MESSAGES: usize = 20;
 pub const PARSE_ERROR: i32 = -32700;
 /// JSON-RPC: the JSON is no request.
 pub const INVALID_REQUEST: i32 = -32600;
+/// JSON-RPC: the method is not served.
+pub const METHOD_NOT_FOUND: i32 = -32601;
 /// JSON-RPC: the parameters are unusable.
 pub const INVALID_PARAMS: i32 = -32602;
 /// JSON-RPC: the server failed.
