@@ -3,9 +3,9 @@
 
 use serde_json::{Value, json};
 
-use crate::language::text;
 use crate::Outcome;
 use crate::arguments::ConnectArguments;
+use crate::language::text;
 use crate::terminal::say;
 
 /// The name under which clients list the server.
@@ -54,7 +54,9 @@ pub fn recipes(url: &str, key: &str) -> Vec<Recipe> {
             "claude-code",
             "Claude Code",
             "terminal",
-            text!("claude mcp add --transport http {name} {url} --header \"Authorization: {bearer}\"", name = NAME, url, bearer),
+            format!(
+                "claude mcp add --transport http {NAME} {url} --header \"Authorization: {bearer}\""
+            ),
         ),
         recipe(
             "claude-desktop",
@@ -138,7 +140,12 @@ pub fn first_recipes(url: &str, key: &str) -> (Vec<Recipe>, String) {
     let names = names.join(", ");
     (
         first,
-        text!("Other clients: raglan connect NAME --url {url}, where NAME is {names} or {all}.", url, names, all = ALL),
+        text!(
+            "Other clients: raglan connect NAME --url {url}, where NAME is {names} or {all}.",
+            url,
+            names,
+            all = ALL
+        ),
     )
 }
 
@@ -159,7 +166,12 @@ pub fn run(arguments: &ConnectArguments) -> anyhow::Result<Outcome> {
     if shown.is_empty() {
         let names: Vec<_> = recipes.iter().map(|recipe| recipe.name).collect();
         let names = names.join(", ");
-        anyhow::bail!(text!("there is no recipe for {wanted}; there are {names} and {all}", wanted = format_args!("{:?}", wanted), names, all = ALL));
+        anyhow::bail!(text!(
+            "there is no recipe for {wanted}; there are {names} and {all}",
+            wanted = format_args!("{:?}", wanted),
+            names,
+            all = ALL
+        ));
     }
     for recipe in shown {
         say(recipe.shown());

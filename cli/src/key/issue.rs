@@ -198,6 +198,11 @@ fn not_rotatable(error: &NotRotatable) -> Failure {
                 standing
             )
         }
+        NotRotatable::OfSubject => text!(
+            "this is the grant record of an OAuth subject, which has no key to rotate: its tokens \
+             come from their issuer; change its grants, disable or revoke it instead"
+        )
+        .to_owned(),
         NotRotatable::AlreadyReplaced { by } => {
             text!("it was replaced by {by} already: rotate that one", by)
         }

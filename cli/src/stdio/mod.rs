@@ -89,8 +89,11 @@ async fn open_folder(folder: &Path) -> anyhow::Result<Folder> {
         }
         // The file is the first thing that a program which ends takes away.
         if tries >= NEIGHBOUR_TRIES && folder.join(RUNNING_FILE).exists() {
-            anyhow::bail!(text!("another `raglan stdio` works with the folder {folder}: give this one a folder of its own with \
-                 --state-dir, or run `raglan dev`, whose system any number of hosts can share", folder = folder.display()));
+            anyhow::bail!(text!(
+                "another `raglan stdio` works with the folder {folder}: give this one a folder of its own with \
+                 --state-dir, or run `raglan dev`, whose system any number of hosts can share",
+                folder = folder.display()
+            ));
         }
         tries += 1;
         tokio::time::sleep(FOLDER_PAUSE).await;

@@ -136,7 +136,7 @@ fn what_people_and_models_read_goes_through_the_catalogue() {
         let by_file = exceptions::FILES.contains(&sentence.file.as_str());
         let listed = exceptions::SENTENCES
             .iter()
-            .find(|e| e.file == sentence.file && e.text == sentence.text);
+            .find(|e| e.file == sentence.file && sentence.text.starts_with(e.text));
         if let Some(listed) = listed {
             unused.remove(&(listed.file, listed.text));
         }
