@@ -1,7 +1,7 @@
 //! The language in which this process speaks to people: its messages, its errors and its help.
 
 use clap::builder::{Arg, Command, StyledStr};
-use raglan_texts::{Language, find};
+use raglan_texts::{Language, find, translated};
 
 pub use raglan_texts::process_language as current;
 
@@ -13,13 +13,26 @@ macro_rules! text {
 }
 pub(crate) use text;
 
-/// The command line with its help in a language. What the parser says by itself (`Usage:`, its errors)
-/// stays English.
+/// The parser's own headings.
+const COMMANDS: &str = "Commands";
+const ARGUMENTS: &str = "Arguments";
+const OPTIONS: &str = "Options";
+/// As the parser's own, with a word for `Usage`.
+const HELP_TEMPLATE: &str =
+    "{before-help}{about-with-newline}\nUsage: {usage}\n\n{all-args}{after-help}";
+
+/// The command line with its help in a language. The parser's errors stay English.
 #[must_use]
-pub fn translate_help(command: Command, language: Language) -> Command {
+pub fn translate_help(mut command: Command, language: Language) -> Command {
     if language == Language::English {
         return command;
     }
+    // Only now are the options and commands there that the parser adds by itself.
+    command.build();
+    translate_command(command, language)
+}
+
+fn translate_command(command: Command, language: Language) -> Command {
     let told = |text: Option<&StyledStr>| {
         let text = text?.to_string();
         find(language, &text)
@@ -27,7 +40,9 @@ pub fn translate_help(command: Command, language: Language) -> Command {
     let about = told(command.get_about());
     let long_about = told(command.get_long_about());
     let after_help = told(command.get_after_help());
-    let mut command = command;
+    let mut command = command
+        .help_template(translated(language, HELP_TEMPLATE))
+        .subcommand_help_heading(translated(language, COMMANDS));
     if let Some(text) = about {
         command = command.about(text);
     }
@@ -39,14 +54,16 @@ pub fn translate_help(command: Command, language: Language) -> Command {
     }
     command
         .mut_args(|argument| translate_argument(argument, language))
-        .mut_subcommands(|command| translate_help(command, language))
+        .mut_subcommands(|command| translate_command(command, language))
 }
 
 fn translate_argument(argument: Arg, language: Language) -> Arg {
     let told = |text: Option<&StyledStr>| find(language, &text?.to_string());
-    let heading = argument
-        .get_help_heading()
-        .and_then(|heading| find(language, heading));
+    let heading = match argument.get_help_heading() {
+        Some(heading) => find(language, heading),
+        None if argument.is_positional() => find(language, ARGUMENTS),
+        None => find(language, OPTIONS),
+    };
     let (help, long_help) = (told(argument.get_help()), told(argument.get_long_help()));
     let mut argument = argument;
     if let Some(text) = help {
@@ -107,8 +124,12 @@ mod tests {
 
     #[test]
     fn the_catalogue_has_the_help_and_nothing_else_under_help() {
-        let mut said = BTreeSet::new();
-        help_texts(&Arguments::command(), &mut said);
+        let mut said: BTreeSet<String> = [HELP_TEMPLATE, COMMANDS, ARGUMENTS, OPTIONS]
+            .map(ToOwned::to_owned)
+            .into();
+        let mut command = Arguments::command();
+        command.build();
+        help_texts(&command, &mut said);
         let translated: BTreeSet<String> = section_of_the_help().into_keys().collect();
         let elsewhere = |text: &&String| find(Language::Chinese, text).is_some();
         let missing: Vec<_> = said
@@ -122,9 +143,9 @@ mod tests {
 
     #[test]
     fn the_help_is_told_in_chinese_and_the_commands_stay_as_they_are() {
-        let english = Arguments::command();
+        let mut english = Arguments::command();
+        english.build();
         let chinese = translate_help(english.clone(), Language::Chinese);
-        chinese.clone().debug_assert();
         let mut said = BTreeSet::new();
         help_texts(&chinese, &mut said);
         for text in said {

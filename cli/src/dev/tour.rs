@@ -89,13 +89,13 @@ impl Tour<'_> {
             let page = metadata["page"]
                 .as_u64()
                 .map(|page| text!(", page {page}", page));
-            say(format_args!(
-                "  {}. {} ({}{}), score {:.2}",
-                item["rank"],
-                text(&metadata["title"]),
-                text(&metadata["filename"]),
-                page.unwrap_or_default(),
-                item["score"].as_f64().unwrap_or_default()
+            say(text!(
+                "  {rank}. {title} ({filename}{page}), score {score}",
+                rank = item["rank"],
+                title = text(&metadata["title"]),
+                filename = text(&metadata["filename"]),
+                page = page.unwrap_or_default(),
+                score = format_args!("{:.2}", item["score"].as_f64().unwrap_or_default())
             ));
             say(format_args!("     {}", excerpt(text(&item["content"]))));
         }

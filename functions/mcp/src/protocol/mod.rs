@@ -265,5 +265,9 @@ fn unknown_method(method: &str, language: Language) -> String {
     if shown.len() < method.len() {
         shown.push('…');
     }
-    text!(language, "unknown method \"{method}\"", method = shown)
+    text!(
+        language,
+        "unknown method {method}",
+        method = format_args!("{shown:?}")
+    )
 }
