@@ -225,6 +225,8 @@ fn pretty(value: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     #[test]
@@ -244,7 +246,7 @@ mod tests {
         let recipes = recipes("http://127.0.0.1:1/mcp", "rgl_example");
         let files: Vec<_> = recipes
             .iter()
-            .filter(|recipe| recipe.place.ends_with(".json"))
+            .filter(|recipe| Path::new(recipe.place).extension() == Some("json".as_ref()))
             .collect();
         assert_eq!(files.len(), 5);
         for recipe in files {

@@ -109,7 +109,7 @@ pub fn report_details(report: &IndexReport) {
         let rules: Vec<String> = marked
             .findings
             .iter()
-            .map(|(rule, passages)| format!("{rule} in {passages}"))
+            .map(|(rule, passages)| text!("{rule} in {passages}", rule, passages))
             .collect();
         warn(text!(
             "marked by the guard (passages): {filename}: {rules}",

@@ -57,8 +57,9 @@ impl Refusal {
     const fn parts(self) -> (StatusCode, &'static str) {
         match self {
             Self::NotFound => (StatusCode::NOT_FOUND, "not_found"),
-            Self::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed"),
-            Self::OnlyRead => (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed"),
+            Self::MethodNotAllowed | Self::OnlyRead => {
+                (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed")
+            }
             Self::OriginNotAllowed => (StatusCode::FORBIDDEN, "origin_not_allowed"),
             Self::Unauthorized => (StatusCode::UNAUTHORIZED, "unauthorized"),
             Self::InsufficientScope => (StatusCode::FORBIDDEN, "insufficient_scope"),

@@ -163,7 +163,7 @@ async fn in_chinese_too_every_401_is_the_same_bytes() {
     let world = chinese().await;
     let revoked = world
         .key("key-revoked", |record| {
-            record.revoked_at = Some(record.created_at)
+            record.revoked_at = Some(record.created_at);
         })
         .await;
     let unknown = PlainKey::generate(&SequenceRandom::seeded(9)).unwrap();
