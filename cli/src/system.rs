@@ -193,6 +193,7 @@ impl LocalSystem {
             grace_ends_at: None,
             rate_limit: None,
             daily_quotas: std::collections::BTreeMap::new(),
+            audit_text: None,
         };
         self.keys().put_new(&record).await?;
         Ok((key, record))

@@ -43,6 +43,10 @@ pub enum Refusal {
     },
     /// The call cannot be counted against its limits.
     LimiterUnavailable,
+    /// The call cannot be written down, and is therefore not answered.
+    AuditUnavailable,
+    /// The program failed.
+    Internal,
     /// The body is larger than the limit.
     BodyTooLarge,
     /// The body is not declared as JSON.
@@ -99,6 +103,17 @@ impl Refusal {
                 "limiter_unavailable",
                 "The limits of this key cannot be checked right now: try again shortly.",
             ),
+            Self::AuditUnavailable => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "audit_unavailable",
+                "This call cannot be recorded right now, and is not answered unrecorded: try again \
+                 shortly.",
+            ),
+            Self::Internal => (
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "internal_error",
+                "Something went wrong here.",
+            ),
             Self::BodyTooLarge => (
                 StatusCode::PAYLOAD_TOO_LARGE,
                 "body_too_large",
@@ -116,6 +131,12 @@ impl Refusal {
     #[must_use]
     pub const fn class(self) -> &'static str {
         self.parts().1
+    }
+
+    /// The status of the answer.
+    #[must_use]
+    pub const fn status(self) -> StatusCode {
+        self.parts().0
     }
 
     /// The answer where only keys are accepted.
@@ -148,7 +169,7 @@ impl Refusal {
             } => {
                 headers.insert(RETRY_AFTER, HeaderValue::from(retry_after_seconds));
             }
-            Self::StoreUnavailable | Self::LimiterUnavailable => {
+            Self::StoreUnavailable | Self::LimiterUnavailable | Self::AuditUnavailable => {
                 headers.insert(RETRY_AFTER, HeaderValue::from(STORE_RETRY_AFTER_SECONDS));
             }
             _ => {}

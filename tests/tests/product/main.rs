@@ -9,6 +9,7 @@ mod answers;
 mod audit_trail;
 mod bad_input;
 mod command_line;
+mod deferred_audit;
 mod faults;
 mod field_cases;
 mod impersonation;
