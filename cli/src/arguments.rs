@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub use crate::bench::arguments::BenchArguments;
 pub use crate::kb::arguments::KbArguments;
 pub use crate::key::arguments::KeyArguments;
 
@@ -40,6 +41,8 @@ pub enum Command {
     Key(KeyArguments),
     /// Says which knowledge bases there are and whose they are
     Kb(KbArguments),
+    /// Measures how many calls a second an endpoint answers, and how fast
+    Bench(BenchArguments),
     /// Prints the completions of a shell
     #[command(after_help = COMPLETION_EXAMPLES)]
     Completions {

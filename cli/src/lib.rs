@@ -3,6 +3,7 @@
 //! administrate a deployment that [`target`] finds, and [`ledger`] writes down what they change.
 
 pub mod arguments;
+pub mod bench;
 pub mod connect;
 pub mod dev;
 pub mod failure;
@@ -72,6 +73,7 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<Outcome> {
         Command::Guard(arguments) => guard::run(&arguments),
         Command::Key(arguments) => key::run(arguments).await,
         Command::Kb(arguments) => kb::run(arguments).await,
+        Command::Bench(arguments) => bench::run(arguments).await,
         Command::Completions { shell } => {
             terminal::say(completions(shell));
             Ok(Outcome::Done)

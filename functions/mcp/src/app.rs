@@ -33,7 +33,7 @@ use crate::protocol::Protocol;
 use crate::protocol::exchange::Exchange;
 use crate::record::{CallRecord, Ending};
 use crate::reply::{Refusal, Reply};
-use crate::tools::Services;
+use crate::tools::{Services, Size};
 use crate::trail::{Intents, Trail};
 
 /// The whole function, independent of what carries its requests.
@@ -74,7 +74,10 @@ impl App {
                 include_raw: false,
             }),
             cursor_secret: config.cursor_secret.clone(),
-            max_result_bytes: config.max_result_bytes,
+            max_result: Size {
+                bytes: config.max_result_bytes,
+                tokens: config.max_result_tokens,
+            },
             clock: Arc::clone(&clock),
             random: Arc::clone(&random),
         };

@@ -37,6 +37,8 @@ pub struct Config {
     pub max_body_bytes: usize,
     /// `MAX_RESULT_BYTES`: results are cut to stay below it.
     pub max_result_bytes: usize,
+    /// `MAX_RESULT_TOKENS`: the same, in tokens as they are estimated here.
+    pub max_result_tokens: usize,
     /// `CALL_TIMEOUT_SECONDS`: how long a call may take where Lambda gives no deadline.
     pub call_timeout: Duration,
     /// `AUDIT_MODE`: whether the trail is a condition of the answer.
@@ -161,6 +163,8 @@ const BODY_MAX_BYTES: usize = 6 * 1024 * 1024;
 const RESULT_MAX_BYTES: usize = 4 * 1024 * 1024;
 /// Smaller limits would cut every result.
 const RESULT_MIN_BYTES: usize = 16 * 1024;
+/// Fewer would not hold one passage with its metadata.
+const RESULT_MIN_TOKENS: usize = 8_000;
 
 impl Config {
     /// Reads the variables through `lookup`.
@@ -184,6 +188,12 @@ impl Config {
                 256 * 1024,
                 RESULT_MIN_BYTES,
                 RESULT_MAX_BYTES,
+            ),
+            max_result_tokens: settings.number(
+                "MAX_RESULT_TOKENS",
+                20_000,
+                RESULT_MIN_TOKENS,
+                1_000_000,
             ),
             call_timeout: Duration::from_secs(settings.number("CALL_TIMEOUT_SECONDS", 25, 1, 900)),
             audit_mode: audit_mode(&mut settings),

@@ -25,7 +25,7 @@ const NAME: &str = "raglan-audit";
 const REGISTER_TIMEOUT: Duration = Duration::from_secs(1);
 /// A deadline that is further away or past is none: `cargo lambda watch` sends a duration where Lambda
 /// sends a moment.
-const LONGEST_CALL: Duration = Duration::from_secs(900);
+const LONGEST_CALL: Duration = Duration::from_mins(15);
 /// How long the extension waits for an answer that has no usable deadline.
 const USUAL_CALL: Duration = Duration::from_secs(30);
 

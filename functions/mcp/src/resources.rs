@@ -8,7 +8,6 @@ use raglan_guard::PassageInfo;
 use raglan_rag::backend::BackendError;
 
 use crate::cursor::CursorScope;
-use crate::tools::passages::{content_budget_bytes, cut_at_boundary};
 use crate::tools::{ToolCall, ToolError, knowledge_base};
 
 /// RFC 6570 template of a knowledge base's URI.
@@ -146,8 +145,7 @@ async fn read_document(
     let Some(document) = document else {
         return Ok(None);
     };
-    let budget = content_budget_bytes(call.services.max_result_bytes);
-    let shown = cut_at_boundary(&document.text, budget);
+    let shown = call.services.max_result.beginning_of(&document.text);
     let nonce = ids::random_hex::<8>(call.services.random.as_ref())?;
     let source = PassageInfo {
         source: &document.title,

@@ -264,10 +264,14 @@ impl Trail {
 
     /// When the platform ends the call, or `longest` from now, whichever is earlier.
     fn until(&self, context: &CallContext, longest: Duration) -> Instant {
-        let left = context.time_until_the_end(self.clock.now());
-        let usable = left.map(|left| left.saturating_sub(RESERVED_FOR_THE_LOG));
-        Instant::now() + usable.map_or(longest, |usable| usable.min(longest))
+        Instant::now() + patience(context, self.clock.now(), longest)
     }
+}
+
+fn patience(context: &CallContext, now: Timestamp, longest: Duration) -> Duration {
+    context.time_until_the_end(now).map_or(longest, |left| {
+        left.saturating_sub(RESERVED_FOR_THE_LOG).min(longest)
+    })
 }
 
 /// Announces the calls of one request before they are made; only in strict mode.
@@ -297,5 +301,27 @@ impl Intents {
             .event(&self.context, so_far, self.trail.random.as_ref())
             .map_err(|_| Unrecorded)?;
         Box::pin(self.trail.intent(&event, &self.context)).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_tried_for_longer_than_the_platform_lets_the_process_write_its_log() {
+        let now = Timestamp::from_epoch_seconds(1_800_000_000);
+        let with = |left_ms: Option<i64>| {
+            let context = CallContext {
+                request_id: String::new(),
+                deadline: left_ms.map(|left| Timestamp::from_epoch_ms(now.epoch_ms() + left)),
+                source_ip: None,
+            };
+            patience(&context, now, AFTER_THE_ANSWER)
+        };
+        assert_eq!(with(Some(2_000)), Duration::from_millis(1_800));
+        assert_eq!(with(Some(150)), Duration::ZERO);
+        assert_eq!(with(Some(25_000)), AFTER_THE_ANSWER);
+        assert_eq!(with(None), AFTER_THE_ANSWER);
     }
 }

@@ -6,6 +6,7 @@
 #![expect(clippy::too_many_lines, reason = "tables and whole answers are long")]
 
 mod answers;
+mod audit_kinds;
 mod audit_trail;
 mod bad_input;
 mod command_line;
@@ -20,4 +21,5 @@ mod protocol;
 mod sample;
 mod schemas;
 mod secrets;
+mod strict_audit;
 mod support;

@@ -8,14 +8,15 @@ use raglan_rag::merge::ScoredPassage;
 use serde_json::{Map, Value, json};
 
 use super::arguments::Arguments;
-use super::passages::{
-    Labels, content_budget_bytes, cut_at_boundary, findings_by_rule, security_schema,
-};
+use super::passages::{Labels, findings_by_rule, security_schema};
 use super::search::{Search, kb_id_schema, top_k_schema};
+use super::size::{Size, beginning};
 use super::{Definition, ToolCall, ToolError, ToolOutput, filters, search};
 use crate::ask_gate::{IDEMPOTENCY_KEY, IDEMPOTENCY_KEY_MAX_CHARS};
 
 const SESSION_ID_MAX_CHARS: usize = 64;
+/// Passage text that an answer is looked for in, whatever the engines gave.
+const CONTENT_MAX_BYTES: usize = 64 * 1024;
 
 pub const DEFINITION: Definition = Definition {
     tool: Tool::Ask,
@@ -112,26 +113,32 @@ pub async fn run(
     };
 
     let mut found = search.run(call).await?;
-    let budget_bytes = content_budget_bytes(call.services.max_result_bytes);
-    let truncated = cut_together(&mut found.merged.passages, budget_bytes);
+    let passages = &mut found.merged.passages;
+    // Half of the result is for the answer, the other one for its sources.
+    let room = call.services.max_result.divided_by(2);
+    let mut most_bytes = room.bytes.min(CONTENT_MAX_BYTES);
+    let mut truncated = cut_together(passages, most_bytes);
     let guard = call.services.guard;
     let mut security = SecuritySummary::default();
-    let (answer, sources) = match extractive_answer(&search.query, &found.merged.passages) {
-        Some(answer) => {
-            let guarded = guard.sanitize(&answer.text);
-            security.add(&guarded);
-            let mut labels = Labels::new(guard, &mut security);
-            let cited = answer
-                .citations
-                .iter()
-                .filter_map(|at| found.merged.passages.get(*at));
-            let sources: Vec<Value> = cited
-                .enumerate()
-                .map(|(at, passage)| source(&mut labels, at + 1, passage))
-                .collect();
-            (Some(guarded.text), sources)
+    let (answer, sources) = loop {
+        let Some(answer) = extractive_answer(&search.query, passages) else {
+            break (None, Vec::new());
+        };
+        let guarded = guard.sanitize(&answer.text);
+        // A sentence may be as long as a passage.
+        if room.without(Size::of(&guarded.text)).is_none() {
+            most_bytes /= 2;
+            truncated |= cut_together(passages, most_bytes);
+            continue;
         }
-        None => (None, Vec::new()),
+        security.add(&guarded);
+        let mut labels = Labels::new(guard, &mut security);
+        let cited = answer.citations.iter().filter_map(|at| passages.get(*at));
+        let sources: Vec<Value> = cited
+            .enumerate()
+            .map(|(at, passage)| source(&mut labels, at + 1, passage))
+            .collect();
+        break (Some(guarded.text), sources);
     };
 
     let grounded = answer.is_some();
@@ -152,7 +159,7 @@ pub async fn run(
                 .into(),
         );
     }
-    if search.top_k_clamped {
+    if found.top_k_clamped {
         put("top_k_clamped", true.into());
     }
     if truncated {
@@ -180,7 +187,7 @@ fn cut_together(passages: &mut [ScoredPassage], budget_bytes: usize) -> bool {
     let mut cut = false;
     for scored in passages {
         let content = &mut scored.passage.content;
-        let kept_bytes = cut_at_boundary(content, left_bytes).len();
+        let kept_bytes = beginning(content, left_bytes, usize::MAX).len();
         cut |= kept_bytes < content.len();
         content.truncate(kept_bytes);
         left_bytes -= kept_bytes;
@@ -192,7 +199,7 @@ fn source(labels: &mut Labels<'_>, number: usize, scored: &ScoredPassage) -> Val
     let passage = &scored.passage;
     let mut source = json!({
         "n": number,
-        "id": passage.id,
+        "id": labels.clean(&passage.id),
         "kb_id": scored.kb_id,
         "title": labels.clean(&passage.title),
         "filename": labels.clean(&passage.filename),

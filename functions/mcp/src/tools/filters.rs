@@ -1,7 +1,7 @@
 //! The `filters` argument of `retrieve` and `ask`. Filters narrow; they never widen.
 
 use raglan_core::clock::Timestamp;
-use raglan_rag::backend::{Comparison, Condition, Filters};
+use raglan_rag::backend::{Comparison, Condition, FilterAbilities, Filters};
 use serde_json::{Map, Value, json};
 
 use super::arguments::Arguments;
@@ -9,26 +9,28 @@ use super::arguments::Arguments;
 const MAX_VALUES: usize = 20;
 const MAX_CHARS: usize = 200;
 const MAX_METADATA_FIELDS: usize = 10;
+/// The operators on a metadata field, in the words of OpenAI's comparison filters.
+const OPERATORS: &[&str] = FilterAbilities::ALL.operators;
+/// Not a metadata field to ask about: dates have filters of their own.
+const UPDATED_AT: &str = "updated_at";
 
 /// JSON Schema of the argument.
 pub fn schema() -> Value {
+    let text = json!({ "type": "string", "minLength": 1, "maxLength": MAX_CHARS });
     let one_or_many = |what: &str| {
         json!({
             "description": what,
-            "anyOf": [
-                { "type": "string", "minLength": 1, "maxLength": MAX_CHARS },
-                { "type": "array", "maxItems": MAX_VALUES,
-                  "items": { "type": "string", "minLength": 1, "maxLength": MAX_CHARS } }
-            ]
+            "anyOf": [text, { "type": "array", "maxItems": MAX_VALUES, "items": text }]
         })
     };
     // One type a branch: some model providers refuse lists of types.
-    let scalars = [
-        json!({ "type": "string" }),
+    let (string, number) = (
+        json!({ "type": "string", "maxLength": MAX_CHARS }),
         json!({ "type": "number" }),
-        json!({ "type": "boolean" }),
-    ];
-    let scalar = json!({ "anyOf": scalars });
+    );
+    let scalar = json!({ "anyOf": [string, number, { "type": "boolean" }] });
+    let list = json!({ "type": "array", "minItems": 1, "maxItems": MAX_VALUES, "items": scalar });
+    let bound = json!({ "anyOf": [string, number] });
     json!({
         "type": "object",
         "description": "Narrows the search to documents that satisfy every given condition.",
@@ -42,10 +44,20 @@ pub fn schema() -> Value {
                 "description": "Updated before this date (2026-11-30) or RFC 3339 date-time." },
             "metadata": {
                 "type": "object",
-                "description": "For each name: the document's metadata has this value, or one of these.",
+                "description": "For each name: the document's metadata has this value, or one of \
+                    these, or satisfies all of these operators, as in {\"year\": {\"gte\": 2024}}.",
                 "maxProperties": MAX_METADATA_FIELDS,
                 "additionalProperties": {
-                    "anyOf": [scalar, { "type": "array", "minItems": 1, "maxItems": MAX_VALUES, "items": scalar }]
+                    "anyOf": [
+                        string, number, { "type": "boolean" }, list,
+                        {
+                            "type": "object", "minProperties": 1, "additionalProperties": false,
+                            "properties": {
+                                "eq": scalar, "ne": scalar, "in": list, "nin": list,
+                                "gt": bound, "gte": bound, "lt": bound, "lte": bound
+                            }
+                        }
+                    ]
                 }
             }
         }
@@ -90,28 +102,100 @@ fn metadata_values(arguments: &mut Arguments<'_>, fields: Map<String, Value>) ->
         return Vec::new();
     }
     let mut read = Vec::new();
-    for (name, value) in fields {
-        let values = match value {
-            Value::Array(values) => values,
-            single => vec![single],
-        };
-        let scalars = values
-            .iter()
-            .all(|value| value.is_string() || value.is_boolean() || value.is_number());
-        if !scalars || values.is_empty() || values.len() > MAX_VALUES {
-            let shown: String = name.chars().take(40).collect();
-            let problem = format!(
-                "must have for `{shown}` a string, number or boolean, or a list of 1 to {MAX_VALUES} of them"
-            );
+    for (field, value) in fields {
+        let shown: String = field.chars().take(40).collect();
+        if field == UPDATED_AT {
+            let problem = "has no filter for `updated_at`: use `filters.updated_after` and \
+                `filters.updated_before`";
+            arguments.problem("metadata", problem);
+            continue;
+        }
+        if field.is_empty() || field.chars().nth(MAX_CHARS).is_some() {
+            let problem = format!("must have names of 1 to {MAX_CHARS} characters");
             arguments.problem("metadata", &problem);
             continue;
         }
-        read.push(Condition {
-            field: name,
-            comparison: Comparison::OneOf(values),
-        });
+        match comparisons(value) {
+            Ok(comparisons) => read.extend(comparisons.into_iter().map(|comparison| Condition {
+                field: field.clone(),
+                comparison,
+            })),
+            Err(problem) => arguments.problem("metadata", &format!("has for `{shown}` {problem}")),
+        }
     }
     read
+}
+
+/// What is asked of one field: a value, a list of values, or an object of operators.
+fn comparisons(value: Value) -> Result<Vec<Comparison>, String> {
+    let Value::Object(operators) = value else {
+        let wanted = format!(
+            "what is neither a string, number or boolean, nor a list of 1 to {MAX_VALUES} of them, nor an object of operators"
+        );
+        return Ok(vec![Comparison::OneOf(list(value).ok_or(wanted)?)]);
+    };
+    if operators.is_empty() {
+        return Err(format!("no operator (known: `{}`)", OPERATORS.join("`, `")));
+    }
+    operators
+        .into_iter()
+        .map(|(operator, operand)| comparison(&operator, operand))
+        .collect()
+}
+
+fn comparison(operator: &str, operand: Value) -> Result<Comparison, String> {
+    let one = |operand: Value| {
+        is_scalar(&operand)
+            .then(|| vec![operand])
+            .ok_or_else(|| format!("an `{operator}` that is no string, number or boolean"))
+    };
+    let many = |operand: Value| {
+        list(operand).ok_or_else(|| {
+            format!(
+                "an `{operator}` that is no list of 1 to {MAX_VALUES} strings, numbers or booleans"
+            )
+        })
+    };
+    let bound = |operand: Value| {
+        let fits = is_scalar(&operand) && !operand.is_boolean();
+        fits.then_some(operand)
+            .ok_or_else(|| format!("a `{operator}` that is no string and no number"))
+    };
+    Ok(match operator {
+        "eq" => Comparison::OneOf(one(operand)?),
+        "ne" => Comparison::NoneOf(one(operand)?),
+        "in" => Comparison::OneOf(many(operand)?),
+        "nin" => Comparison::NoneOf(many(operand)?),
+        "gt" => Comparison::Greater(bound(operand)?),
+        "gte" => Comparison::GreaterOrEqual(bound(operand)?),
+        "lt" => Comparison::Less(bound(operand)?),
+        "lte" => Comparison::LessOrEqual(bound(operand)?),
+        unknown => {
+            let shown: String = unknown.chars().take(40).collect();
+            return Err(format!(
+                "the unknown operator `{shown}` (known: `{}`)",
+                OPERATORS.join("`, `")
+            ));
+        }
+    })
+}
+
+/// A value, or several: a list that has between one and [`MAX_VALUES`] of them.
+fn list(value: Value) -> Option<Vec<Value>> {
+    let values = match value {
+        Value::Array(values) => values,
+        single => vec![single],
+    };
+    let fits = (1..=MAX_VALUES).contains(&values.len()) && values.iter().all(is_scalar);
+    fits.then_some(values)
+}
+
+fn is_scalar(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.chars().nth(MAX_CHARS).is_none(),
+        Value::Number(_) | Value::Bool(_) => true,
+        Value::Null | Value::Array(_) | Value::Object(_) => false,
+    }
 }
 
 #[cfg(test)]
@@ -145,12 +229,93 @@ mod tests {
     }
 
     #[test]
+    fn operators_on_one_field_all_hold() {
+        let filters = parse(json!({ "metadata": {
+            "year": { "gte": 2020, "lt": 2024 }, "office": { "nin": ["Chengdu", "Oslo"] },
+            "state": { "ne": "draft" }, "code": { "in": "A" }, "kind": { "eq": true },
+        } }))
+        .unwrap();
+        let of = |field: &str| -> Vec<Comparison> {
+            let conditions = filters.metadata.iter();
+            let named = conditions.filter(|condition| condition.field == field);
+            named
+                .map(|condition| condition.comparison.clone())
+                .collect()
+        };
+        let year = of("year");
+        assert_eq!(year.len(), 2);
+        assert!(year.contains(&Comparison::GreaterOrEqual(json!(2020))));
+        assert!(year.contains(&Comparison::Less(json!(2024))));
+        let offices = vec![json!("Chengdu"), json!("Oslo")];
+        assert_eq!(of("office"), [Comparison::NoneOf(offices)]);
+        assert_eq!(of("state"), [Comparison::NoneOf(vec![json!("draft")])]);
+        assert_eq!(of("code"), [Comparison::OneOf(vec![json!("A")])]);
+        assert_eq!(of("kind"), [Comparison::OneOf(vec![json!(true)])]);
+    }
+
+    #[test]
+    fn every_filter_of_the_schema_is_one_that_engines_are_asked_for() {
+        let schema = schema();
+        let described: Vec<_> = schema["properties"].as_object().unwrap().keys().collect();
+        assert_eq!(described, FilterAbilities::ALL.fields);
+    }
+
+    #[test]
+    fn every_operator_of_the_schema_is_read_and_every_other_is_named() {
+        let schema = schema();
+        let branches = schema
+            .pointer("/properties/metadata/additionalProperties/anyOf")
+            .unwrap();
+        let object = branches.as_array().unwrap().last().unwrap();
+        let described: Vec<_> = object["properties"].as_object().unwrap().keys().collect();
+        assert_eq!(described, OPERATORS);
+        for operator in OPERATORS {
+            parse(json!({ "metadata": { "a": { *operator: 1 } } })).unwrap();
+        }
+        let error = parse(json!({ "metadata": { "a": { "between": [1, 2] } } })).unwrap_err();
+        insta::assert_snapshot!(error, @"The arguments are not valid. `filters.metadata` has for `a` the unknown operator `between` (known: `eq`, `ne`, `in`, `nin`, `gt`, `gte`, `lt`, `lte`).");
+    }
+
+    #[test]
+    fn every_branch_of_the_schema_has_one_type() {
+        fn walk(schema: &Value) {
+            match schema {
+                Value::Object(fields) => {
+                    if let Some(kind) = fields.get("type") {
+                        assert!(kind.is_string() || kind.is_object(), "{schema}");
+                    }
+                    for word in [
+                        "oneOf", "allOf", "$ref", "$defs", "pattern", "format", "not",
+                    ] {
+                        assert!(!fields.contains_key(word), "{word}: {schema}");
+                    }
+                    fields.values().for_each(walk);
+                }
+                Value::Array(items) => items.iter().for_each(walk),
+                _ => {}
+            }
+        }
+        walk(&schema());
+    }
+
+    #[test]
     fn a_filter_that_is_not_understood_is_an_error_and_never_dropped() {
         for value in [
             json!({ "tenant": "other" }),
             json!({ "updated_after": "last week" }),
-            json!({ "metadata": { "a": { "gt": 1 } } }),
+            json!({ "metadata": { "a": {} } }),
+            json!({ "metadata": { "a": { "gt": true } } }),
+            json!({ "metadata": { "a": { "gt": [1] } } }),
+            json!({ "metadata": { "a": { "gt": null } } }),
+            json!({ "metadata": { "a": { "eq": ["x", "y"] } } }),
+            json!({ "metadata": { "a": { "in": [] } } }),
+            json!({ "metadata": { "a": { "in": [{ "eq": 1 }] } } }),
+            json!({ "metadata": { "a": { "and": [{ "eq": 1 }] } } }),
             json!({ "metadata": { "a": [] } }),
+            json!({ "metadata": { "a": null } }),
+            json!({ "metadata": { "a": "x".repeat(MAX_CHARS + 1) } }),
+            json!({ "metadata": { "": 1 } }),
+            json!({ "metadata": { "updated_at": { "gt": "2026-01-01" } } }),
             json!({ "domain": 5 }),
             json!(["domain"]),
             json!(7),
@@ -158,5 +323,21 @@ mod tests {
             assert!(parse(value.clone()).is_err(), "{value}");
         }
         assert!(parse(json!(null)).unwrap().is_empty());
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn every_given_condition_is_kept_or_the_call_is_refused(
+            text in "\\{(\"(eq|in|gt|lt|ne|x)\":(1|\"a\"|\\[1,2\\]|null|\\[\\]|true|\\{\\}),?){0,3}\\}",
+        ) {
+            let Ok(Value::Object(operators)) = serde_json::from_str(&text) else {
+                return Ok(());
+            };
+            let asked = operators.len();
+            if let Ok(filters) = parse(json!({ "metadata": { "a": operators } })) {
+                proptest::prop_assert_eq!(filters.metadata.len(), asked);
+                proptest::prop_assert!(asked > 0);
+            }
+        }
     }
 }

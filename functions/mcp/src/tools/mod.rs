@@ -2,20 +2,25 @@
 
 pub(crate) mod arguments;
 mod ask;
+mod document_listing;
 mod filters;
 mod get_knowledge_base;
 mod get_task;
+mod job_id;
 pub(crate) mod knowledge_base;
 mod list_documents;
 mod list_knowledge_bases;
+mod paging;
 pub(crate) mod passages;
 mod retrieve;
 pub(crate) mod search;
+pub(crate) mod size;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use raglan_core::access::{Denial, EffectiveScope};
+use raglan_core::catalog::KnowledgeBaseId;
 use raglan_core::clock::Clock;
 use raglan_core::random::{Random, RandomUnavailable};
 use raglan_core::tool::Tool;
@@ -27,6 +32,7 @@ use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 pub use arguments::InvalidArguments;
+pub use size::Size;
 
 use crate::ask_gate::{AskGate, AskRefused};
 use crate::authenticate::Caller;
@@ -48,7 +54,7 @@ pub struct Services {
     /// Signs cursors.
     pub cursor_secret: CursorSecret,
     /// Results are cut to stay below it.
-    pub max_result_bytes: usize,
+    pub max_result: Size,
     /// The time.
     pub clock: std::sync::Arc<dyn Clock>,
     /// The randomness.
@@ -137,6 +143,14 @@ pub enum ToolError {
     /// No engine gave an answer.
     #[error(transparent)]
     Backend(#[from] BackendError),
+    /// A knowledge base whose engine cannot apply a filter.
+    #[error("the engine of {kb_id} cannot filter by {filter:?}")]
+    UnsupportedFilter {
+        /// The knowledge base.
+        kb_id: KnowledgeBaseId,
+        /// The filter, in the engine's or the caller's words.
+        filter: String,
+    },
     /// A knowledge base names an engine that is not configured.
     #[error("no backend of kind {0:?} is configured")]
     UnknownBackend(String),

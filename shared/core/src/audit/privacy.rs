@@ -105,10 +105,18 @@ const IDENTIFIERS: [&str; 13] = [
     "updated_before",
 ];
 /// The other arguments of ours: their names tell nothing, their values may.
-const ARGUMENTS: [&str; 6] = [
+const ARGUMENTS: [&str; 14] = [
     "arguments",
+    "eq",
     "filters",
+    "gt",
+    "gte",
+    "in",
+    "lt",
+    "lte",
     "metadata",
+    "ne",
+    "nin",
     "query",
     "question",
     "uri",

@@ -177,7 +177,7 @@ impl Environment {
             assert!(runtime.send(invocation).is_ok(), "the runtime is gone");
         }
         let answer = tokio::time::timeout(PATIENCE, answered).await;
-        read_answer(&answer.expect("the function answers").unwrap())
+        read_answer(&answer.unwrap().unwrap())
     }
 
     /// The same, and waits until the instance is frozen again.
@@ -201,9 +201,7 @@ impl Environment {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
-        tokio::time::timeout(PATIENCE, exit)
-            .await
-            .expect("the process ends")
+        tokio::time::timeout(PATIENCE, exit).await.unwrap()
     }
 
     /// Everything that the process has written.

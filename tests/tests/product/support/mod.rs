@@ -12,7 +12,7 @@ pub mod world;
 
 pub use engine::{Behaviour, passage};
 pub use environment::{Environment, Extensions};
-pub use log::{capture_log, capture_own_log};
+pub use log::{CapturedLog, capture_log, capture_own_log};
 pub use message::{Answer, Request, call, rpc};
 pub use queue::Mood;
 pub use world::{NOW, World, id};

@@ -55,8 +55,11 @@ impl Timeline {
                 changed.changed().await.unwrap();
             }
         };
-        if tokio::time::timeout(PATIENCE, reached).await.is_err() {
-            panic!("{step:?} did not happen {count} times: {:?}", self.steps());
-        }
+        let in_time = tokio::time::timeout(PATIENCE, reached).await.is_ok();
+        assert!(
+            in_time,
+            "{step:?} did not happen {count} times: {:?}",
+            self.steps()
+        );
     }
 }
