@@ -37,6 +37,8 @@ pub enum Command {
     Stdio(StdioArguments),
     /// Shows what the guard marks in a text, before it is indexed; exits with 3 when it marks something
     Guard(GuardArguments),
+    /// Prints how to tell a client about an endpoint; without a client, the clients it knows
+    Connect(ConnectArguments),
     /// Issues, narrows, rotates and revokes API keys
     Key(KeyArguments),
     /// Says which knowledge bases there are and whose they are
@@ -134,6 +136,16 @@ pub struct StdioArguments {
         conflicts_with = "url"
     )]
     pub state_dir: PathBuf,
+}
+
+/// `raglan connect`
+#[derive(Debug, Clone, Args)]
+pub struct ConnectArguments {
+    /// The client, or `all`
+    pub client: Option<String>,
+    /// The MCP endpoint
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8420/mcp")]
+    pub url: String,
 }
 
 /// `raglan guard`

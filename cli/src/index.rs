@@ -9,7 +9,7 @@ use raglan_core::clock::{Clock, SystemClock};
 use raglan_core::ids;
 use raglan_core::random::{Random, SystemRandom};
 use raglan_core::task::{Task, TaskError, TaskStatus};
-use raglan_ingest::build::{IndexOptions, IndexReport, Progress, index_folder};
+use raglan_ingest::build::{IndexOptions, IndexReport, Progress, Reading, index_folder};
 use raglan_store::CatalogStore;
 use raglan_store::catalog::PutMode;
 
@@ -194,6 +194,7 @@ async fn build(job: &IndexJob, index_dir: &Path) -> anyhow::Result<IndexReport> 
         source_dir: job.folder.clone(),
         index_root: index_dir.to_owned(),
         kb_id: job.kb_id.clone(),
+        reading: Reading::Changed,
     };
     let work = tokio::task::spawn_blocking(move || {
         let bar = ProgressBar::no_length();

@@ -70,6 +70,7 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<Outcome> {
         Command::Dev(arguments) => Box::pin(dev::run(arguments)).await,
         Command::Index(arguments) => Box::pin(index::run(arguments)).await,
         Command::Stdio(arguments) => stdio::run(arguments).await,
+        Command::Connect(arguments) => connect::run(&arguments),
         Command::Guard(arguments) => guard::run(&arguments),
         Command::Key(arguments) => key::run(arguments).await,
         Command::Kb(arguments) => kb::run(arguments).await,

@@ -173,30 +173,13 @@ impl LocalSystem {
     /// # Errors
     /// One line, when it cannot be stored.
     pub async fn mint_key(&self, name: &str) -> anyhow::Result<(PlainKey, KeyRecord)> {
-        let key = PlainKey::generate(self.random.as_ref())?;
-        let now = self.clock.now();
-        let record = KeyRecord {
-            key_hash: key.hash(),
-            key_id: format!("key-{}", ids::random_hex::<6>(self.random.as_ref())?),
-            name: name.to_owned(),
-            fingerprint: key.fingerprint(),
-            owner: None,
-            tools: Tool::ALL.into_iter().collect(),
-            scope: ScopeKind::All,
-            kb_ids: std::collections::BTreeSet::new(),
-            enabled: true,
-            created_at: now,
-            expires_at: None,
-            revoked_at: None,
-            last_used_at: None,
-            replaced_by: None,
-            grace_ends_at: None,
-            rate_limit: None,
-            daily_quotas: std::collections::BTreeMap::new(),
-            audit_text: None,
-        };
-        self.keys().put_new(&record).await?;
-        Ok((key, record))
+        mint_key(
+            &self.keys(),
+            name,
+            self.clock.as_ref(),
+            self.random.as_ref(),
+        )
+        .await
     }
 
     /// The time.
@@ -210,6 +193,42 @@ impl LocalSystem {
     pub fn random(&self) -> &dyn Random {
         self.random.as_ref()
     }
+}
+
+/// Makes a system key for every tool and every knowledge base, and stores its hash.
+///
+/// # Errors
+/// One line, when it cannot be stored.
+pub async fn mint_key(
+    keys: &KeyStore,
+    name: &str,
+    clock: &dyn Clock,
+    random: &dyn Random,
+) -> anyhow::Result<(PlainKey, KeyRecord)> {
+    let key = PlainKey::generate(random)?;
+    let now = clock.now();
+    let record = KeyRecord {
+        key_hash: key.hash(),
+        key_id: format!("key-{}", ids::random_hex::<6>(random)?),
+        name: name.to_owned(),
+        fingerprint: key.fingerprint(),
+        owner: None,
+        tools: Tool::ALL.into_iter().collect(),
+        scope: ScopeKind::All,
+        kb_ids: std::collections::BTreeSet::new(),
+        enabled: true,
+        created_at: now,
+        expires_at: None,
+        revoked_at: None,
+        last_used_at: None,
+        replaced_by: None,
+        grace_ends_at: None,
+        rate_limit: None,
+        daily_quotas: std::collections::BTreeMap::new(),
+        audit_text: None,
+    };
+    keys.put_new(&record).await?;
+    Ok((key, record))
 }
 
 /// The sample knowledge base's identifier.

@@ -170,7 +170,7 @@ impl Target {
     }
 
     /// The system that `raglan dev` runs in that folder, if it does.
-    async fn running_in(folder: &Path) -> Option<Self> {
+    pub(crate) async fn running_in(folder: &Path) -> Option<Self> {
         let text = std::fs::read_to_string(folder.join(RUNNING_FILE)).ok()?;
         let lookup = |name: &str| {
             let line = text

@@ -124,13 +124,14 @@ async fn run_functions(
             key.reveal()
         ));
     }
-    let shown_key = new.as_ref().map_or("YOUR_KEY", PlainKey::reveal);
-    for recipe in connect::recipes(&url, shown_key) {
-        say(format_args!(
-            "── {} ({})\n{}\n",
-            recipe.client, recipe.place, recipe.text
-        ));
+    let shown_key = new
+        .as_ref()
+        .map_or(connect::KEY_PLACEHOLDER, PlainKey::reveal);
+    let (recipes, others) = connect::first_recipes(&url, shown_key);
+    for recipe in recipes {
+        say(recipe.shown());
     }
+    say(format_args!("{others}\n"));
     let mut trail = Trail::begin(system);
     with_key(system, new, async |key| {
         let tour = Tour {
@@ -456,7 +457,11 @@ async fn with_key(
     Ok(())
 }
 
-fn write_variables(
+/// Writes what other programs need to work with the running system: its tables, queue and services.
+///
+/// # Errors
+/// One line that names the file.
+pub fn write_variables(
     path: &Path,
     system: &LocalSystem,
     further: Option<(&'static str, String)>,

@@ -10,7 +10,7 @@ use raglan_core::key::PlainKey;
 use serde::Serialize;
 
 use super::arguments::HandoverArguments;
-use crate::connect::{Recipe, recipes};
+use crate::connect::{Recipe, first_recipes};
 use crate::failure::Failure;
 use crate::terminal::Console;
 
@@ -106,6 +106,9 @@ pub struct Secret<'a> {
     key: &'a str,
     endpoint: Option<&'a str>,
     clients: Vec<Client>,
+    /// How to see the configurations of other clients.
+    #[serde(skip)]
+    other_clients: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -120,9 +123,7 @@ impl<'a> Secret<'a> {
     /// For clients of that endpoint.
     #[must_use]
     pub fn of(key: &'a PlainKey, endpoint: Option<&'a str>) -> Self {
-        let recipes = endpoint
-            .map(|url| recipes(url, key.reveal()))
-            .unwrap_or_default();
+        let (recipes, other_clients) = endpoint.map(|url| first_recipes(url, key.reveal())).unzip();
         let client = |recipe: Recipe| Client {
             name: recipe.client,
             place: recipe.place,
@@ -131,7 +132,8 @@ impl<'a> Secret<'a> {
         Self {
             key: key.reveal(),
             endpoint,
-            clients: recipes.into_iter().map(client).collect(),
+            clients: recipes.into_iter().flatten().map(client).collect(),
+            other_clients,
         }
     }
 
@@ -149,6 +151,9 @@ impl<'a> Secret<'a> {
             } = client;
             // Writing to a string cannot fail.
             let _ = write!(text, "\n── {name} ({place})\n{configuration}\n");
+        }
+        if let Some(sentence) = &self.other_clients {
+            let _ = write!(text, "\n{sentence}\n");
         }
         text
     }

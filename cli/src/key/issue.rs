@@ -77,7 +77,11 @@ pub(super) async fn import(
     }
     let record = new_record(
         Identity {
-            fingerprint: hash.fingerprint(),
+            fingerprint: if arguments.holder.oauth_subject.is_some() {
+                hash.subject_fingerprint()
+            } else {
+                hash.fingerprint()
+            },
             hash,
             key_id: new_key_id(session.random)?,
             name: arguments.name,

@@ -15,6 +15,7 @@ use raglan_guard::{Guard, GuardOptions};
 use raglan_store::{
     AuditQueue, AwsClients, CatalogStore, IdempotencyStore, KeyStore, LeaseStore, MeterStore,
 };
+use raglan_texts::Language;
 use tokio::time::Instant;
 
 use crate::ask_gate::AskGate;
@@ -31,6 +32,7 @@ use crate::metrics;
 use crate::oauth::Oauth;
 use crate::protocol::Protocol;
 use crate::protocol::exchange::Exchange;
+use crate::protocol::server::Server;
 use crate::record::{CallRecord, Ending};
 use crate::reply::{Refusal, Reply};
 use crate::tools::{Services, Size};
@@ -44,7 +46,7 @@ pub struct App {
     limiter: Limiter,
     trail: Arc<Trail>,
     oauth: Option<Oauth>,
-    protocol: Protocol,
+    protocol: Protocol<Server>,
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
 }
@@ -72,12 +74,14 @@ impl App {
             guard: Guard::new(GuardOptions {
                 enabled: config.guard_enabled,
                 include_raw: false,
+                language: config.language,
             }),
             cursor_secret: config.cursor_secret.clone(),
             max_result: Size {
                 bytes: config.max_result_bytes,
                 tokens: config.max_result_tokens,
             },
+            language: config.language,
             clock: Arc::clone(&clock),
             random: Arc::clone(&random),
         };
@@ -96,7 +100,7 @@ impl App {
                 .oauth
                 .clone()
                 .map(|oauth| Oauth::new(oauth, Arc::clone(&clock))),
-            protocol: Protocol::new(Arc::new(services), config.max_body_bytes),
+            protocol: Protocol::new(Server::new(Arc::new(services)), config.max_body_bytes),
             config,
             clock,
             random,
@@ -130,7 +134,7 @@ impl App {
             Err(_panic) => {
                 tracing::error!(request_id = %context.request_id, "a request panicked");
                 record.failed(Refusal::Internal.class());
-                Refusal::Internal.reply(&context.request_id)
+                Refusal::Internal.reply(self.config.language, &context.request_id)
             }
         };
         let ending = Ending {
@@ -140,7 +144,7 @@ impl App {
             ended: self.clock.now(),
         };
         if let Err(refusal) = self.write_down(&record, context, ending).await {
-            reply = refusal.reply(&context.request_id);
+            reply = refusal.reply(self.config.language, &context.request_id);
         }
         edge::finish(&self.config, request.headers(), &mut reply);
         reply
@@ -153,7 +157,7 @@ impl App {
         record: &Arc<CallRecord>,
         began: Timestamp,
     ) -> Reply {
-        let oauth = self.config.oauth.as_ref();
+        let (language, oauth) = (self.config.language, self.config.oauth.as_ref());
         match edge::admit(&self.config, request) {
             Admission::Mcp => {}
             Admission::Answered(reply) => return reply,
@@ -162,20 +166,20 @@ impl App {
                 if refusal == Refusal::OriginNotAllowed {
                     record.denied(refusal.class());
                 }
-                return refusal.reply_with(&context.request_id, oauth);
+                return refusal.reply_with(language, &context.request_id, oauth);
             }
         }
         let (caller, counted) = match self.identify(request, context, began).await {
             Ok(identified) => identified,
             Err(error) => {
                 record.not_recognised(&error);
-                return refuse_caller(&error).reply_with(&context.request_id, oauth);
+                return refuse_caller(&error).reply_with(language, &context.request_id, oauth);
             }
         };
         record.recognised(&caller);
         if let Err(refusal) = edge::check_body(&self.config, request) {
             record.failed(refusal.class());
-            return refusal.reply_with(&context.request_id, oauth);
+            return refusal.reply_with(language, &context.request_id, oauth);
         }
         let judged = self.limiter.judge(&caller, request.body(), counted, began);
         let allowance = match judged.await {
@@ -184,13 +188,14 @@ impl App {
                 let (tool, arguments) = &calls.first;
                 record.method("tools/call", None);
                 record.tool_call(tool, arguments);
-                return refuse_calls(&refused, record, &context.request_id);
+                return refuse_calls(&refused, record, language, &context.request_id);
             }
         };
         if allowance.uncounted {
             record.failed(Refusal::LimiterUnavailable.class());
         }
         let exchange = Arc::new(Exchange {
+            language,
             caller,
             used_up: allowance.used_up.clone(),
             record: Arc::clone(record),
@@ -207,10 +212,10 @@ impl App {
             .answer(request.headers(), request.body(), exchange, session_id)
             .await;
         if record.is_not_announced() {
-            return Refusal::AuditUnavailable.reply_with(&context.request_id, oauth);
+            return Refusal::AuditUnavailable.reply_with(language, &context.request_id, oauth);
         }
         if record.is_store_failure() {
-            return Refusal::StoreUnavailable.reply_with(&context.request_id, oauth);
+            return Refusal::StoreUnavailable.reply_with(language, &context.request_id, oauth);
         }
         allowance.write(reply.headers_mut());
         reply
@@ -368,21 +373,26 @@ fn refuse_caller(error: &AuthenticationError) -> Refusal {
 }
 
 /// Tells the caller that the key asks too much, or that this cannot be checked.
-fn refuse_calls(refused: &Refused, record: &CallRecord, request_id: &str) -> Reply {
+fn refuse_calls(
+    refused: &Refused,
+    record: &CallRecord,
+    language: Language,
+    request_id: &str,
+) -> Reply {
     match refused {
         Refused::Limited(told) => {
             let refusal = Refusal::RateLimited {
                 retry_after_seconds: told.retry_after_seconds(),
             };
             record.limited(refusal.class());
-            let mut reply = refusal.reply(request_id);
+            let mut reply = refusal.reply(language, request_id);
             told.write(reply.headers_mut());
             reply
         }
         Refused::Unavailable(error) => {
             tracing::error!(%error, "a call could not be counted");
             record.failed(Refusal::LimiterUnavailable.class());
-            Refusal::LimiterUnavailable.reply(request_id)
+            Refusal::LimiterUnavailable.reply(language, request_id)
         }
     }
 }

@@ -11,6 +11,7 @@ use raglan_core::key_record::RateLimit;
 use raglan_core::limits::Limits;
 use raglan_core::tool::Tool;
 use raglan_telemetry::settings::{BadSettings, Settings};
+use raglan_texts::{LANGUAGE_VARIABLE, Language};
 use sha2::{Digest, Sha256};
 use tracing::Level;
 
@@ -59,6 +60,8 @@ pub struct Config {
     pub oauth: Option<OauthConfig>,
     /// `METRICS_ENABLED`: metrics go to standard output, for CloudWatch.
     pub metrics_enabled: bool,
+    /// `RAGLAN_LANGUAGE`: the language of texts for people and models.
+    pub language: Language,
     /// `LOG_LEVEL`: the least important log entries that are written.
     pub log_level: Level,
 }
@@ -215,6 +218,7 @@ impl Config {
             guard_enabled: settings.switch("GUARD_ENABLED", true),
             oauth: oauth(&mut settings),
             metrics_enabled: settings.switch("METRICS_ENABLED", true),
+            language: settings.language(LANGUAGE_VARIABLE),
             log_level: settings.log_level("LOG_LEVEL"),
         };
         settings.finish(config)
@@ -394,6 +398,7 @@ mod tests {
             ("LIMITER_FAILURE", "open"),
             ("AUDIT_MODE", "lax"),
             ("AUDIT_TEXT", "shout"),
+            ("RAGLAN_LANGUAGE", "fr"),
             ("AUTH_FAILURES_PER_MINUTE", "-1"),
             (
                 "ALLOWED_ORIGINS",
@@ -402,7 +407,7 @@ mod tests {
         ])
         .unwrap_err();
         let line = error.to_string();
-        insta::assert_snapshot!(line, @r#"bad configuration: CURSOR_SECRET is shorter than 32 bytes; KEYS_TABLE is not set; CATALOG_TABLE is not set; STATE_TABLE is not set; AUDIT_QUEUE_URL is not set; ALLOWED_ORIGINS has "ftp://bad", expected https://host, http://host:port, http://host:* or *; ALLOWED_ORIGINS has "https://*.bad", expected https://host, http://host:port, http://host:* or *; MCP_ENABLED is "maybe", expected true or false; MAX_BODY_BYTES is "-1", expected a number from 1024 to 6291456; AUDIT_MODE is "lax", expected deferred or strict; AUDIT_TEXT is "shout", expected plain, hash or drop; RATE_LIMIT_PER_MINUTE is "fast", expected a number from 0 to 60000; RATE_LIMIT_BURST is "0", expected a number from 1 to 10000; DAILY_QUOTAS has "delete=1", expected none or tool=calls, as in ask=500,retrieve=5000; DAILY_QUOTAS has "retrieve=many", expected none or tool=calls, as in ask=500,retrieve=5000; ASK_CONCURRENCY is "65", expected a number from 0 to 64; LIMITER_FAILURE is "open", expected open_for_cheap or closed; AUTH_FAILURES_PER_MINUTE is "-1", expected a number from 0 to 6000"#);
+        insta::assert_snapshot!(line, @r#"bad configuration: CURSOR_SECRET is shorter than 32 bytes; KEYS_TABLE is not set; CATALOG_TABLE is not set; STATE_TABLE is not set; AUDIT_QUEUE_URL is not set; ALLOWED_ORIGINS has "ftp://bad", expected https://host, http://host:port, http://host:* or *; ALLOWED_ORIGINS has "https://*.bad", expected https://host, http://host:port, http://host:* or *; MCP_ENABLED is "maybe", expected true or false; MAX_BODY_BYTES is "-1", expected a number from 1024 to 6291456; AUDIT_MODE is "lax", expected deferred or strict; AUDIT_TEXT is "shout", expected plain, hash or drop; RATE_LIMIT_PER_MINUTE is "fast", expected a number from 0 to 60000; RATE_LIMIT_BURST is "0", expected a number from 1 to 10000; DAILY_QUOTAS has "delete=1", expected none or tool=calls, as in ask=500,retrieve=5000; DAILY_QUOTAS has "retrieve=many", expected none or tool=calls, as in ask=500,retrieve=5000; ASK_CONCURRENCY is "65", expected a number from 0 to 64; LIMITER_FAILURE is "open", expected open_for_cheap or closed; AUTH_FAILURES_PER_MINUTE is "-1", expected a number from 0 to 6000; RAGLAN_LANGUAGE is "fr", expected en or zh"#);
         assert!(!line.contains('\n'));
     }
 

@@ -8,7 +8,7 @@ use crate::access::{Grant, Scope};
 use crate::audit::privacy::TextPolicy;
 use crate::catalog::KnowledgeBaseId;
 use crate::clock::Timestamp;
-use crate::key::KeyHash;
+use crate::key::{KeyHash, SUBJECT_FINGERPRINT_PREFIX};
 use crate::tool::Tool;
 
 /// A key's record. The key itself is not in it: [`KeyRecord::key_hash`] is all that is kept.
@@ -112,6 +112,12 @@ pub enum Standing {
 }
 
 impl KeyRecord {
+    /// Whether the record says what an OAuth subject may do, and belongs to no key.
+    #[must_use]
+    pub fn is_of_subject(&self) -> bool {
+        self.fingerprint.starts_with(SUBJECT_FINGERPRINT_PREFIX)
+    }
+
     /// Whether the key works at `now`.
     ///
     /// # Errors

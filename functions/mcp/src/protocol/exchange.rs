@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use raglan_core::tool::Tool;
+use raglan_texts::Language;
 use rmcp::RoleServer;
 use rmcp::model::ErrorData;
 use rmcp::service::RequestContext;
@@ -17,6 +18,8 @@ use crate::trail::Intents;
 /// Travels in the request's extensions to the handlers.
 #[derive(Debug)]
 pub struct Exchange {
+    /// The language of what the caller is told.
+    pub language: Language,
     /// Who asks.
     pub caller: Caller,
     /// The tools whose daily quota the caller has used up.
@@ -36,6 +39,7 @@ impl Exchange {
     #[must_use]
     pub fn element(&self) -> Self {
         Self {
+            language: self.language,
             caller: self.caller.clone(),
             used_up: self.used_up.clone(),
             record: self.record.element(),

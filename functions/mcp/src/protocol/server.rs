@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use raglan_core::tool::Tool;
+use raglan_texts::text;
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestParams,
     CompleteResult, CompletionInfo, ContentBlock, ErrorData, GetPromptRequestParams,
@@ -58,7 +59,7 @@ impl Server {
 
 impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {
-        descriptions::server()
+        descriptions::server(self.services.language)
     }
 
     fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {
@@ -72,7 +73,7 @@ impl ServerHandler for Server {
     ) -> Result<ListToolsResult, ErrorData> {
         let exchange = Exchange::of(&context)?;
         only_page(request, &exchange)?;
-        let permitted = descriptions::TOOLS
+        let permitted = descriptions::tools(exchange.language)
             .iter()
             .filter(|(tool, _)| exchange.caller.grant.permit_tool(*tool).is_ok());
         let shown = permitted.map(|(_, shown)| shown.clone()).collect();
@@ -94,11 +95,14 @@ impl ServerHandler for Server {
         record.tool_call(&request.name, &arguments);
         let Some(tool) = Tool::from_name(&request.name) else {
             record.failed("unknown_tool");
-            let message = "There is no tool of this name. tools/list names the tools.";
+            let message = text!(
+                exchange.language,
+                "There is no tool of this name. tools/list names the tools."
+            );
             return Err(ErrorData::invalid_params(message, None));
         };
         if let Err(denial) = exchange.caller.grant.permit_tool(tool) {
-            return Err(denied(record, denial));
+            return Err(denied(record, denial, exchange.language));
         }
         if !exchange.used_up.contains_key(&tool) {
             exchange.announce().await?;
@@ -148,7 +152,7 @@ impl ServerHandler for Server {
         only_page(request, &exchange)?;
         let offered = prompts::is_offered(&self.call(&exchange));
         let shown = if offered {
-            vec![descriptions::prompt()]
+            vec![descriptions::prompt(exchange.language)]
         } else {
             Vec::new()
         };
@@ -179,7 +183,7 @@ impl ServerHandler for Server {
                 exchange.record.failed("unknown_prompt");
             }
             return Err(ErrorData::invalid_params(
-                "There is no prompt of this name.",
+                text!(exchange.language, "There is no prompt of this name."),
                 None,
             ));
         }
@@ -191,7 +195,7 @@ impl ServerHandler for Server {
         .await
         .map_err(|failure| tell_in_protocol(&failure, &exchange))?;
         let mut result = GetPromptResult::new(vec![PromptMessage::new_text(Role::User, text)])
-            .with_description(prompts::DESCRIPTION);
+            .with_description(prompts::description(exchange.language));
         result.meta = result_meta(&context, None);
         Ok(result.into())
     }
@@ -223,7 +227,7 @@ impl ServerHandler for Server {
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
         let exchange = Exchange::of(&context)?;
         only_page(request, &exchange)?;
-        let shown = descriptions::resource_templates();
+        let shown = descriptions::resource_templates(exchange.language);
         let mut result = ListResourceTemplatesResult::with_all_items(shown)
             .with_ttl_ms(0)
             .with_cache_scope(CacheScope::Private);
@@ -249,7 +253,7 @@ impl ServerHandler for Server {
             record.denied("resource_not_permitted");
             let uri = json!({ "uri": request.uri });
             return Err(ErrorData::resource_not_found(
-                "resource not found",
+                text!(exchange.language, "resource not found"),
                 Some(uri),
             ));
         };
@@ -281,7 +285,10 @@ impl ServerHandler for Server {
         if !known {
             exchange.record.failed("unknown_reference");
             return Err(ErrorData::invalid_params(
-                "There is nothing of this name to complete.",
+                text!(
+                    exchange.language,
+                    "There is nothing of this name to complete."
+                ),
                 None,
             ));
         }
@@ -336,7 +343,7 @@ fn only_page(
     }
     exchange.record.failed("invalid_cursor");
     Err(ErrorData::invalid_params(
-        "The cursor is not valid here.",
+        text!(exchange.language, "The cursor is not valid here."),
         None,
     ))
 }

@@ -5,6 +5,7 @@ use raglan_core::catalog::{KnowledgeBase, KnowledgeBaseId};
 use raglan_rag::backend::{BackendError, Filters, Note, Retrieval, RetrieveRequest};
 use raglan_rag::filter_check::drop_what_breaks;
 use raglan_rag::merge::{Merged, merge};
+use raglan_texts::{Language, text};
 use serde_json::{Value, json};
 
 use super::arguments::Arguments;
@@ -23,9 +24,12 @@ const WARNINGS_MAX: usize = 20;
 pub const KB_ID_MAX_CHARS: usize = 200;
 
 /// JSON Schema of `kb_id`.
-pub fn kb_id_schema() -> Value {
+pub fn kb_id_schema(language: Language) -> Value {
     json!({
-        "description": "Search only this knowledge base, or these. Default: all that you may use.",
+        "description": text!(
+            language,
+            "Search only this knowledge base, or these. Default: all that you may use."
+        ),
         "anyOf": [
             { "type": "string", "minLength": 1 },
             { "type": "array", "items": { "type": "string", "minLength": 1 }, "maxItems": KB_IDS_MAX }
@@ -34,10 +38,13 @@ pub fn kb_id_schema() -> Value {
 }
 
 /// JSON Schema of `top_k`.
-pub fn top_k_schema() -> Value {
+pub fn top_k_schema(language: Language) -> Value {
     json!({
         "type": "integer", "minimum": 1, "default": TOP_K_DEFAULT,
-        "description": "How many passages at most; more than 50, or than the engine gives, is clamped."
+        "description": text!(
+            language,
+            "How many passages at most; more than 50, or than the engine gives, is clamped."
+        )
     })
 }
 
