@@ -2,7 +2,7 @@
 //! and the outcome follows.
 
 use futures::future::LocalBoxFuture;
-use raglan_core::audit::{Administration, AuditEvent, Decision, Phase, SCHEMA_VERSION};
+use raglan_core::audit::{Administration, AuditEvent, Decision, EventPhase, Phase, SCHEMA_VERSION};
 use raglan_core::clock::Clock;
 use raglan_core::ids;
 use raglan_core::random::{Random, RandomUnavailable};
@@ -177,6 +177,11 @@ impl<'a> Ledger<'a> {
             event_id: ids::time_sortable(now, self.random)?,
             at: now,
             request_id: request_id.to_owned(),
+            phase: match phase {
+                Phase::Intent => EventPhase::Intent,
+                Phase::Done | Phase::Failed => EventPhase::Outcome,
+            },
+            batch_element: None,
             decision: Decision::Allowed,
             http_status: 0,
             method: None,
@@ -194,6 +199,7 @@ impl<'a> Ledger<'a> {
             knowledge_bases: Vec::new(),
             result_count: None,
             guard_findings: std::collections::BTreeMap::new(),
+            cut: std::collections::BTreeSet::new(),
             administration: Some(Administration {
                 action: change.action.to_owned(),
                 operator: self.operator.clone(),

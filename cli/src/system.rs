@@ -229,6 +229,7 @@ pub async fn mint_key(
         grace_ends_at: None,
         rate_limit: None,
         daily_quotas: std::collections::BTreeMap::new(),
+        audit_text: None,
     };
     keys.put_new(&record).await?;
     Ok((key, record))

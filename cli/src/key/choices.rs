@@ -1,6 +1,7 @@
 //! The values that the options of `raglan key` take.
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use raglan_core::audit::privacy::TextPolicy;
 use raglan_core::catalog::KnowledgeBaseId;
 use raglan_core::key_record::RateLimit;
 use raglan_core::rotation::Grace;
@@ -50,6 +51,33 @@ impl std::str::FromStr for KnowledgeBaseChoice {
             _ => KnowledgeBaseId::parse(text).map(Self::One),
         }
     }
+}
+
+/// A policy of the key's own for the words in its audit events, or the deployment's default.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AuditTextChoice {
+    /// What holds for keys without a policy of their own.
+    Default,
+    /// This one.
+    Own(TextPolicy),
+}
+
+impl AuditTextChoice {
+    /// What a key's record says of it.
+    #[must_use]
+    pub const fn policy(self) -> Option<TextPolicy> {
+        match self {
+            Self::Default => None,
+            Self::Own(policy) => Some(policy),
+        }
+    }
+}
+
+pub(super) fn audit_text_parser() -> impl TypedValueParser<Value = AuditTextChoice> {
+    let names = TextPolicy::ALL.map(TextPolicy::name);
+    PossibleValuesParser::new(names.into_iter().chain(["default"])).map(|name| {
+        TextPolicy::from_name(&name).map_or(AuditTextChoice::Default, AuditTextChoice::Own)
+    })
 }
 
 /// A limit of the key's own, or the deployment's default.

@@ -105,6 +105,9 @@ pub fn changed(record: &KeyRecord, changes: &GrantChanges) -> Result<KeyRecord, 
         after.scope = list_or_none(&after.kb_ids);
     }
     set_limits(&mut after, changes.rate_limit, &changes.quotas);
+    if let Some(choice) = changes.audit_text {
+        after.audit_text = choice.policy();
+    }
     Ok(after)
 }
 
@@ -124,6 +127,7 @@ fn alone(word: &str) -> Failure {
 mod tests {
     use clap::Parser;
     use raglan_core::access::Scope;
+    use raglan_core::audit::privacy::TextPolicy;
     use raglan_core::clock::Timestamp;
     use raglan_core::key::PlainKey;
     use raglan_core::key_record::RateLimit;
@@ -254,6 +258,17 @@ mod tests {
             None
         );
         assert_eq!(scope_of(&key), "none");
+    }
+
+    #[test]
+    fn a_policy_for_audited_words_comes_and_goes_alone() {
+        let key = record(&["--audit-text", "hash"]);
+        assert_eq!(key.audit_text, Some(TextPolicy::Hash));
+        let key = apply(&key, &["--quota", "ask=5"]).unwrap();
+        assert_eq!(key.audit_text, Some(TextPolicy::Hash));
+        let key = apply(&key, &["--audit-text", "default"]).unwrap();
+        assert_eq!((key.audit_text, key.daily_quotas.len()), (None, 1));
+        assert!(Line::try_parse_from(["raglan", "--audit-text", "shout"]).is_err());
     }
 
     #[test]

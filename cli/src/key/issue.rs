@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use super::arguments::{
     CreateArguments, HandoverArguments, ImportArguments, ImportedHolder, NewGrants, RotateArguments,
 };
+use super::choices::AuditTextChoice;
 use super::find::find;
 use super::handover::{Handover, Secret};
 use super::view::{self, KeyView};
@@ -245,6 +246,7 @@ fn new_record(
         grace_ends_at: None,
         rate_limit: None,
         daily_quotas: BTreeMap::new(),
+        audit_text: grants.audit_text.and_then(AuditTextChoice::policy),
     };
     grants::set_limits(&mut record, grants.limits.rate_limit, &grants.limits.quotas);
     Ok(record)
@@ -266,6 +268,7 @@ fn details(record: &KeyRecord) -> Value {
         "name": record.name, "fingerprint": record.fingerprint, "tools": record.tools,
         "scope": record.scope, "kb_ids": record.kb_ids, "expires_at": record.expires_at,
         "rate_limit": record.rate_limit, "daily_quotas": record.daily_quotas,
+        "audit_text": record.audit_text,
     })
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use raglan_core::audit::privacy::TextPolicy;
 use raglan_core::catalog::KnowledgeBaseId;
 use raglan_core::clock::Timestamp;
 use raglan_core::key_record::{KeyRecord, RateLimit, ScopeKind, Standing};
@@ -74,6 +75,7 @@ pub struct KeyView<'a> {
     grace_ends_at: Option<Timestamp>,
     rate_limit: Option<RateLimit>,
     daily_quotas: &'a BTreeMap<String, u64>,
+    audit_text: Option<TextPolicy>,
 }
 
 impl<'a> KeyView<'a> {
@@ -97,6 +99,7 @@ impl<'a> KeyView<'a> {
             grace_ends_at: record.grace_ends_at,
             rate_limit: record.rate_limit,
             daily_quotas: &record.daily_quotas,
+            audit_text: record.audit_text,
         }
     }
 }

@@ -46,6 +46,10 @@ pub enum Refusal {
     },
     /// The call cannot be counted against its limits.
     LimiterUnavailable,
+    /// The call cannot be written down, and is therefore not answered.
+    AuditUnavailable,
+    /// The program failed.
+    Internal,
     /// The body is larger than the limit.
     BodyTooLarge,
     /// The body is not declared as JSON.
@@ -67,6 +71,8 @@ impl Refusal {
             Self::RateLimited { .. } => (StatusCode::TOO_MANY_REQUESTS, "rate_limited"),
             Self::TooManyFailures { .. } => (StatusCode::TOO_MANY_REQUESTS, "too_many_failures"),
             Self::LimiterUnavailable => (StatusCode::SERVICE_UNAVAILABLE, "limiter_unavailable"),
+            Self::AuditUnavailable => (StatusCode::SERVICE_UNAVAILABLE, "audit_unavailable"),
+            Self::Internal => (StatusCode::INTERNAL_SERVER_ERROR, "internal_error"),
             Self::BodyTooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "body_too_large"),
             Self::NotJson => (StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type"),
         }
@@ -114,6 +120,12 @@ impl Refusal {
                 language,
                 "The limits of this key cannot be checked right now: try again shortly."
             ),
+            Self::AuditUnavailable => text!(
+                language,
+                "This call cannot be recorded right now, and is not answered unrecorded: try again \
+                 shortly."
+            ),
+            Self::Internal => text!(language, "Something went wrong here."),
             Self::BodyTooLarge => text!(
                 language,
                 "The request body is larger than this server takes."
@@ -126,6 +138,12 @@ impl Refusal {
     #[must_use]
     pub const fn class(self) -> &'static str {
         self.parts().1
+    }
+
+    /// The status of the answer.
+    #[must_use]
+    pub const fn status(self) -> StatusCode {
+        self.parts().0
     }
 
     /// The answer where only keys are accepted.
@@ -167,7 +185,7 @@ impl Refusal {
             } => {
                 headers.insert(RETRY_AFTER, HeaderValue::from(retry_after_seconds));
             }
-            Self::StoreUnavailable | Self::LimiterUnavailable => {
+            Self::StoreUnavailable | Self::LimiterUnavailable | Self::AuditUnavailable => {
                 headers.insert(RETRY_AFTER, HeaderValue::from(STORE_RETRY_AFTER_SECONDS));
             }
             _ => {}

@@ -149,10 +149,10 @@ impl<S: ServerHandler + Clone> Protocol<S> {
         };
         record.method(&method, envelope.meta_version.as_deref());
         let body = replaced.map_or_else(|| body.clone(), |message| message.to_string().into());
-        let patience = exchange.time_left + LIBRARY_GRACE;
+        let until = exchange.until + LIBRARY_GRACE;
         let request = library_request(headers, body, exchange);
         let work = AssertUnwindSafe(self.call_library(request)).catch_unwind();
-        match tokio::time::timeout(patience, work).await {
+        match tokio::time::timeout_at(until, work).await {
             Ok(Ok(reply)) => in_json(&reply, &id, &method, language),
             outcome => {
                 tracing::error!(timed_out = outcome.is_err(), "the protocol library failed");

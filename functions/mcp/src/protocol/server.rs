@@ -19,7 +19,6 @@ use rmcp::model::{
 use rmcp::service::RequestContext;
 use rmcp::{RoleServer, ServerHandler};
 use serde_json::{Map, Value, json};
-use tokio::time::Instant;
 
 use super::descriptions;
 use super::envelope::MODERN_VERSION;
@@ -50,7 +49,10 @@ impl Server {
         ToolCall {
             services: &self.services,
             caller: &exchange.caller,
-            engines_until: Instant::now() + exchange.time_left.saturating_sub(RESERVED_FOR_MERGING),
+            engines_until: exchange
+                .until
+                .checked_sub(RESERVED_FOR_MERGING)
+                .unwrap_or(exchange.until),
         }
     }
 }
@@ -90,7 +92,7 @@ impl ServerHandler for Server {
         let exchange = Exchange::of(&context)?;
         let arguments = request.arguments.unwrap_or_default();
         let record = &exchange.record;
-        record.tool_call(&request.name, &arguments, exchange.parameters_max_chars);
+        record.tool_call(&request.name, &arguments);
         let Some(tool) = Tool::from_name(&request.name) else {
             record.failed("unknown_tool");
             let message = text!(
@@ -101,6 +103,9 @@ impl ServerHandler for Server {
         };
         if let Err(denial) = exchange.caller.grant.permit_tool(tool) {
             return Err(denied(record, denial, exchange.language));
+        }
+        if !exchange.used_up.contains_key(&tool) {
+            exchange.announce().await?;
         }
         let call = self.call(&exchange);
         let work = Box::pin(async {
@@ -165,10 +170,10 @@ impl ServerHandler for Server {
     ) -> Result<GetPromptResponse, ErrorData> {
         let exchange = Exchange::of(&context)?;
         let arguments = request.arguments.unwrap_or_default();
-        let accessed = json!({ "name": request.name, "arguments": arguments });
-        exchange
-            .record
-            .access(&accessed, exchange.parameters_max_chars);
+        exchange.record.access(&Map::from_iter([
+            ("name".to_owned(), request.name.as_str().into()),
+            ("arguments".to_owned(), arguments.clone().into()),
+        ]));
         let call = self.call(&exchange);
         let known = request.name == prompts::ANSWER_FROM_KNOWLEDGE_BASE;
         if !known || !prompts::is_offered(&call) {
@@ -182,6 +187,7 @@ impl ServerHandler for Server {
                 None,
             ));
         }
+        exchange.announce().await?;
         let text = guarded(
             &exchange,
             prompts::answer_from_knowledge_base(&call, &arguments),
@@ -236,10 +242,9 @@ impl ServerHandler for Server {
     ) -> Result<ReadResourceResponse, ErrorData> {
         let exchange = Exchange::of(&context)?;
         let record = &exchange.record;
-        record.access(
-            &json!({ "uri": request.uri }),
-            exchange.parameters_max_chars,
-        );
+        let uri = request.uri.as_str().into();
+        record.access(&Map::from_iter([("uri".to_owned(), uri)]));
+        exchange.announce().await?;
         let call = self.call(&exchange);
         let found = guarded(&exchange, resources::read(&call, &request.uri))
             .await
@@ -311,7 +316,7 @@ async fn guarded<T>(
     exchange: &Exchange,
     work: impl Future<Output = Result<T, ToolError>>,
 ) -> Result<T, Failure> {
-    match tokio::time::timeout(exchange.time_left, AssertUnwindSafe(work).catch_unwind()).await {
+    match tokio::time::timeout_at(exchange.until, AssertUnwindSafe(work).catch_unwind()).await {
         Ok(Ok(result)) => Ok(result?),
         Ok(Err(_panic)) => Err(Failure::Panicked),
         Err(_elapsed) => Err(Failure::TimedOut),
