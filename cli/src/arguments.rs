@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub use crate::doctor::DoctorArguments;
 pub use crate::kb::arguments::KbArguments;
 pub use crate::key::arguments::KeyArguments;
 
@@ -38,6 +39,8 @@ pub enum Command {
     Guard(GuardArguments),
     /// Issues, narrows, rotates and revokes API keys
     Key(KeyArguments),
+    /// Looks at a deployment from outside and inside, and says what to do about what it finds
+    Doctor(DoctorArguments),
     /// Says which knowledge bases there are and whose they are
     Kb(KbArguments),
     /// Prints the completions of a shell

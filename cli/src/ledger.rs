@@ -170,6 +170,7 @@ impl<'a> Ledger<'a> {
             event_id: ids::time_sortable(now, self.random)?,
             at: now,
             request_id: request_id.to_owned(),
+            trace_id: None,
             decision: Decision::Allowed,
             http_status: 0,
             method: None,

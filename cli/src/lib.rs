@@ -5,6 +5,7 @@
 pub mod arguments;
 pub mod connect;
 pub mod dev;
+pub mod doctor;
 pub mod failure;
 pub mod guard;
 pub mod http_client;
@@ -69,6 +70,7 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<Outcome> {
         Command::Dev(arguments) => Box::pin(dev::run(arguments)).await,
         Command::Index(arguments) => Box::pin(index::run(arguments)).await,
         Command::Stdio(arguments) => stdio::run(arguments).await,
+        Command::Doctor(arguments) => Box::pin(doctor::run(arguments)).await,
         Command::Guard(arguments) => guard::run(&arguments),
         Command::Key(arguments) => key::run(arguments).await,
         Command::Kb(arguments) => kb::run(arguments).await,

@@ -14,12 +14,14 @@ use raglan_guard::{Guard, GuardOptions};
 use raglan_store::{
     AuditQueue, AwsClients, CatalogStore, IdempotencyStore, KeyStore, LeaseStore, MeterStore,
 };
+use tracing::Instrument as _;
 
 use crate::ask_gate::AskGate;
 use crate::authenticate::{
     AuthenticationError, Caller, Presented, check_token, presented, recognise,
 };
 use crate::backends::Backends;
+use crate::call_log;
 use crate::config::Config;
 use crate::context::CallContext;
 use crate::edge::{self, Admission};
@@ -102,6 +104,12 @@ impl App {
 
     /// Answers one request: edge → key → body → rate → protocol → permission → tool → audit → answer.
     pub async fn handle(&self, request: Request<Bytes>, context: &CallContext) -> Reply {
+        // Every entry of the log that is written on the way carries it.
+        let span = tracing::info_span!("request", request_id = context.request_id);
+        self.answer(request, context).instrument(span).await
+    }
+
+    async fn answer(&self, request: Request<Bytes>, context: &CallContext) -> Reply {
         let began = self.clock.now();
         let record = Arc::new(CallRecord::begin(&request, context));
         // Boxed, because it is the largest future there is, and every carrier would copy it.
@@ -270,6 +278,7 @@ impl App {
         began: Timestamp,
         ended: Timestamp,
     ) {
+        events.iter().for_each(call_log::write);
         let mut groups = Vec::new();
         if self.config.metrics_enabled {
             let duration_ms = u64::try_from(ended.epoch_ms() - began.epoch_ms()).unwrap_or(0);
@@ -311,7 +320,6 @@ fn refuse_caller(error: &AuthenticationError) -> Refusal {
             retry_after_seconds: *retry_after_seconds,
         };
     }
-    tracing::info!(class = error.class(), "a caller was not recognised");
     Refusal::Unauthorized
 }
 

@@ -95,6 +95,9 @@ pub struct AuditEvent {
     pub at: Timestamp,
     /// The request's id, as the caller was told it.
     pub request_id: String,
+    /// The trace that the request belongs to (W3C Trace Context), 32 hexadecimal digits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace_id: Option<String>,
     /// The decision.
     pub decision: Decision,
     /// HTTP status of the answer; 0 for a change by the command line, which nobody asked over HTTP.

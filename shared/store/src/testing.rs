@@ -258,6 +258,7 @@ pub(crate) fn audit_event(event_id: &str) -> AuditEvent {
         event_id: event_id.to_owned(),
         at: Timestamp::from_epoch_seconds(1_800_000_000),
         request_id: "request-1".to_owned(),
+        trace_id: None,
         decision: Decision::Allowed,
         http_status: 200,
         method: Some("tools/call".to_owned()),

@@ -14,6 +14,7 @@ mod field_cases;
 mod impersonation;
 mod limits;
 mod oauth;
+mod observability;
 mod permission;
 mod protocol;
 mod sample;

@@ -50,6 +50,7 @@ impl Server {
             services: &self.services,
             caller: &exchange.caller,
             engines_until: Instant::now() + exchange.time_left.saturating_sub(RESERVED_FOR_MERGING),
+            traceparent: exchange.record.traceparent(),
         }
     }
 }
