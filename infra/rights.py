@@ -76,7 +76,27 @@ USERS = {
         {"send": [MCP, ADMINISTRATOR], "warm": [MCP]},
     ),
     "shared/store/src/audit_table.rs": ("AuditTable", {"put": [AUDIT], "page": [ADMINISTRATOR]}),
+    "cli/src/doctor/inside.rs": (
+        None,
+        {
+            "describe_table": [ADMINISTRATOR],
+            "attributes": [ADMINISTRATOR],
+            "alarms": [ADMINISTRATOR],
+        },
+    ),
     "cli/src/target.rs": ("Stack", {"of_stack": [ADMINISTRATOR], "operator": [ADMINISTRATOR]}),
+}
+
+# The functions that talk to other resources than the rest of their file.
+RESOURCES = {
+    ("cli/src/doctor/inside.rs", "describe_table"): [
+        "KeysTable",
+        "CatalogTable",
+        "StateTable",
+        "AuditTable",
+    ],
+    ("cli/src/doctor/inside.rs", "attributes"): ["AuditQueue", "AuditDeadLetterQueue"],
+    ("cli/src/doctor/inside.rs", "alarms"): ["Alarms"],
 }
 
 # Rights that Lambda uses in the function's name, or that go with a service.
@@ -144,7 +164,8 @@ def used():
             if operation == "transact_write_items":
                 actions = {right for part, right in TRANSACTION_PARTS.items() if part in text}
             for who in functions.get(function, []):
-                rights.setdefault((who, resource), set()).update(actions)
+                for target in RESOURCES.get((name, function), [resource]):
+                    rights.setdefault((who, target), set()).update(actions)
     for name, (_, functions) in USERS.items():
         for function in functions:
             if (name, function) not in seen:
