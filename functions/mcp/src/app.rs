@@ -104,8 +104,8 @@ impl App {
 
     /// Answers one request: edge → key → body → rate → protocol → permission → tool → audit → answer.
     pub async fn handle(&self, request: Request<Bytes>, context: &CallContext) -> Reply {
-        // Every entry of the log that is written on the way carries it.
-        let span = tracing::info_span!("request", request_id = context.request_id);
+        // Every entry of the log that is written on the way carries it, whatever the level.
+        let span = tracing::error_span!("request", request_id = context.request_id);
         self.answer(request, context).instrument(span).await
     }
 
