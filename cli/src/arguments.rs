@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use crate::bench::arguments::BenchArguments;
+pub use crate::doctor::DoctorArguments;
 pub use crate::kb::arguments::KbArguments;
 pub use crate::key::arguments::KeyArguments;
 
@@ -41,6 +42,8 @@ pub enum Command {
     Connect(ConnectArguments),
     /// Issues, narrows, rotates and revokes API keys
     Key(KeyArguments),
+    /// Looks at a deployment from outside and inside, and says what to do about what it finds
+    Doctor(DoctorArguments),
     /// Says which knowledge bases there are and whose they are
     Kb(KbArguments),
     /// Measures how many calls a second an endpoint answers, and how fast

@@ -182,6 +182,7 @@ impl<'a> Ledger<'a> {
                 Phase::Done | Phase::Failed => EventPhase::Outcome,
             },
             batch_element: None,
+            trace_id: None,
             decision: Decision::Allowed,
             http_status: 0,
             method: None,

@@ -6,6 +6,7 @@ pub mod arguments;
 pub mod bench;
 pub mod connect;
 pub mod dev;
+pub mod doctor;
 pub mod failure;
 pub mod guard;
 pub mod http_client;
@@ -72,6 +73,7 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<Outcome> {
         Command::Index(arguments) => Box::pin(index::run(arguments)).await,
         Command::Stdio(arguments) => stdio::run(arguments).await,
         Command::Connect(arguments) => connect::run(&arguments),
+        Command::Doctor(arguments) => Box::pin(doctor::run(arguments)).await,
         Command::Guard(arguments) => guard::run(&arguments),
         Command::Key(arguments) => key::run(arguments).await,
         Command::Kb(arguments) => kb::run(arguments).await,

@@ -97,7 +97,12 @@ impl LocalSystem {
                 .map(|(_, v)| v.clone())
         };
         // What a user exports for the function (limits, guard, origins) holds here as well.
-        let config = Config::from_lookup(|name| own(name).or_else(|| std::env::var(name).ok()))?;
+        let lookup = |name: &str| own(name).or_else(|| std::env::var(name).ok());
+        let config = Config {
+            // Whoever wants to have them installs a recorder; without one they go nowhere.
+            metrics_enabled: true,
+            ..Config::from_lookup(lookup)?
+        };
         let backends = Backends::from_config(&config);
         let (clock, random) = (Arc::clone(&self.clock), Arc::clone(&self.random));
         Ok(App::new(config, &self.clients, backends, clock, random))

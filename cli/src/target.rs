@@ -46,6 +46,7 @@ struct Names {
     keys_table: Option<String>,
     catalog_table: Option<String>,
     state_table: Option<String>,
+    audit_table: Option<String>,
     audit_queue_url: Option<String>,
     index_dir: Option<PathBuf>,
     endpoint: Option<String>,
@@ -56,6 +57,7 @@ pub struct Target {
     names: Names,
     clients: AwsClients,
     site: Site,
+    stack: Option<String>,
     description: String,
 }
 
@@ -137,6 +139,7 @@ impl Target {
         Ok(Self {
             names,
             clients: AwsClients::of_account(&config),
+            stack: Some(stack.to_owned()),
             description: text!("the stack {stack} in {region}", stack, region),
             site: Site::Aws(Box::new(config)),
         })
@@ -153,6 +156,7 @@ impl Target {
             } else {
                 Site::Aws(Box::new(config))
             },
+            stack: None,
             description: text!("the deployment that the environment names").to_owned(),
         }
     }
@@ -169,6 +173,7 @@ impl Target {
             names: Names::of_variables(&lookup),
             clients: system.clients.clone(),
             site: Site::Own(Box::new(system)),
+            stack: None,
             description: text!("the local system").to_owned(),
         }
     }
@@ -190,6 +195,7 @@ impl Target {
             names: Names::of_variables(&lookup),
             clients,
             site: Site::Emulators,
+            stack: None,
             description: text!("the local system").to_owned(),
         };
         // The file outlives a system that was killed: only an answer proves that one runs.
@@ -234,6 +240,41 @@ impl Target {
     pub fn audit_queue(&self) -> Result<AuditQueue, Failure> {
         let url = self.known("AUDIT_QUEUE_URL", self.names.audit_queue_url.as_ref())?;
         Ok(AuditQueue::new(self.clients.sqs.clone(), url))
+    }
+
+    /// That queue's URL.
+    ///
+    /// # Errors
+    /// [`Failure::Usage`] when it is not named.
+    pub fn audit_queue_url(&self) -> Result<&str, Failure> {
+        self.known("AUDIT_QUEUE_URL", self.names.audit_queue_url.as_ref())
+            .map(String::as_str)
+    }
+
+    /// All tables, as far as they are named.
+    #[must_use]
+    pub fn tables(&self) -> [(&'static str, Option<&str>); 4] {
+        [
+            ("keys", self.names.keys_table.as_deref()),
+            ("catalogue", self.names.catalog_table.as_deref()),
+            ("state", self.names.state_table.as_deref()),
+            ("audit", self.names.audit_table.as_deref()),
+        ]
+    }
+
+    /// The CloudFormation stack, when it was opened as one.
+    #[must_use]
+    pub fn stack(&self) -> Option<&str> {
+        self.stack.as_deref()
+    }
+
+    /// What clients of the account are made of, on AWS.
+    #[must_use]
+    pub fn aws_config(&self) -> Option<&SdkConfig> {
+        match &self.site {
+            Site::Aws(config) => Some(config),
+            _ => None,
+        }
     }
 
     /// The folder of the embedded indexes.
@@ -332,6 +373,7 @@ impl Names {
             keys_table: lookup("KEYS_TABLE"),
             catalog_table: lookup("CATALOG_TABLE"),
             state_table: lookup("STATE_TABLE"),
+            audit_table: lookup("AUDIT_TABLE"),
             audit_queue_url: lookup("AUDIT_QUEUE_URL"),
             index_dir: lookup("INDEX_DIR").map(PathBuf::from),
             endpoint: lookup("RAGLAN_URL"),
@@ -350,6 +392,7 @@ impl Names {
             keys_table: value("KeysTable"),
             catalog_table: value("CatalogTable"),
             state_table: value("StateTable"),
+            audit_table: value("AuditTable"),
             audit_queue_url: value("AuditQueueUrl"),
             index_dir: None,
             endpoint: value("McpUrl"),

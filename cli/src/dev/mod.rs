@@ -1,5 +1,6 @@
 //! `raglan dev`: the whole system on this machine, and the order in which it comes up.
 
+mod metrics;
 pub mod serve;
 mod tour;
 mod trail;
@@ -114,6 +115,9 @@ async fn run_functions(
         Some(endpoint),
     )?;
     say(text!("\nMCP endpoint  {url}", url));
+    let (origin, _) = url.rsplit_once('/').unwrap_or_default();
+    let metrics = format!("{origin}{}", metrics::PATH);
+    say(text!("Metrics       {metrics}", metrics));
 
     let known = known_key(system).await?;
     let new = match known {
@@ -260,6 +264,7 @@ impl Functions {
         app: App,
     ) -> anyhow::Result<Self> {
         let url = format!("http://{}/mcp", listener.local_addr()?);
+        metrics::install();
         let app = Arc::new(app);
         app.warm_up().await;
         let (stop_feeding, feeding_stopped) = watch::channel(false);

@@ -17,12 +17,14 @@ use raglan_store::{
 };
 use raglan_texts::Language;
 use tokio::time::Instant;
+use tracing::Instrument as _;
 
 use crate::ask_gate::AskGate;
 use crate::authenticate::{
     AuthenticationError, Caller, Presented, check_token, presented, recognise,
 };
 use crate::backends::Backends;
+use crate::call_log;
 use crate::config::{AuditMode, Config};
 use crate::context::CallContext;
 use crate::edge::{self, Admission};
@@ -124,6 +126,12 @@ impl App {
 
     /// Answers one request: edge → key → body → rate → protocol → permission → tool → audit → answer.
     pub async fn handle(&self, request: Request<Bytes>, context: &CallContext) -> Reply {
+        // Every entry of the log that is written on the way carries it, whatever the level.
+        let span = tracing::error_span!("request", request_id = context.request_id);
+        self.answer(request, context).instrument(span).await
+    }
+
+    async fn answer(&self, request: Request<Bytes>, context: &CallContext) -> Reply {
         let began = self.clock.now();
         let keeper = self.config.audit_keeper.clone();
         let record = Arc::new(CallRecord::begin(&request, context, keeper));
@@ -329,6 +337,7 @@ impl App {
                 };
             }
         };
+        events.iter().for_each(call_log::write);
         let measured = if self.config.metrics_enabled {
             events.clone()
         } else {
@@ -368,7 +377,6 @@ fn refuse_caller(error: &AuthenticationError) -> Refusal {
             retry_after_seconds: *retry_after_seconds,
         };
     }
-    tracing::info!(class = error.class(), "a caller was not recognised");
     Refusal::Unauthorized
 }
 

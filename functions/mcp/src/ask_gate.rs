@@ -127,6 +127,7 @@ impl AskGate {
         let engines_until = call.engines_until - RESERVED_FOR_SETTLING.min(call.time_left() / 4);
         let inner = ToolCall {
             engines_until,
+            traceparent: call.traceparent.clone(),
             ..*call
         };
         let work = AssertUnwindSafe(work(&inner)).catch_unwind();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::oauth::OauthConfig;
@@ -28,7 +28,8 @@ pub struct Config {
     pub audit_queue_url: String,
     /// `CURSOR_SECRET`: signs cursors, so that they cannot be altered.
     pub cursor_secret: CursorSecret,
-    /// `INDEX_DIR`: folder that holds the embedded indexes, one folder a knowledge base.
+    /// `INDEX_DIR`: folder that holds the embedded indexes, one folder a knowledge base. Without it
+    /// the folder `index` beside the program, where Lambda says that is (`LAMBDA_TASK_ROOT`).
     pub index_dir: PathBuf,
     /// `ALLOWED_ORIGINS`: the browser origins that may call.
     pub allowed_origins: Vec<AllowedOrigin>,
@@ -182,7 +183,10 @@ impl Config {
             catalog_table: settings.required("CATALOG_TABLE"),
             state_table: settings.required("STATE_TABLE"),
             audit_queue_url: settings.required("AUDIT_QUEUE_URL"),
-            index_dir: settings.text("INDEX_DIR", "/var/task/index").into(),
+            index_dir: settings.get("INDEX_DIR").map_or_else(
+                || Path::new(&settings.text("LAMBDA_TASK_ROOT", "/var/task")).join("index"),
+                PathBuf::from,
+            ),
             allowed_origins: allowed_origins(&mut settings),
             mcp_enabled: settings.switch("MCP_ENABLED", true),
             max_body_bytes: settings.number("MAX_BODY_BYTES", 256 * 1024, 1024, BODY_MAX_BYTES),

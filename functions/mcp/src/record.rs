@@ -18,6 +18,7 @@ use serde_json::{Map, Value};
 
 use crate::authenticate::{AuthenticationError, Caller};
 use crate::context::CallContext;
+use crate::trace::TraceContext;
 
 /// Collects one request's facts. Shared between the steps; every step writes what it learns.
 #[derive(Debug)]
@@ -31,6 +32,7 @@ pub struct CallRecord {
 
 #[derive(Debug, Clone, Default)]
 struct Facts {
+    trace: TraceContext,
     /// Whether the request must be written down even if nothing else says so.
     auditable: bool,
     /// The place in a batch.
@@ -76,6 +78,7 @@ impl CallRecord {
     pub fn begin(request: &Request<Bytes>, context: &CallContext, keeper: Keeper) -> Self {
         let headers = request.headers();
         let facts = Facts {
+            trace: TraceContext::of_request(headers, &context.request_id),
             source_ip: context.source_ip.clone(),
             user_agent: header_text(headers, USER_AGENT.as_str()),
             protocol_version: header_text(headers, "mcp-protocol-version"),
@@ -86,6 +89,12 @@ impl CallRecord {
             keeper,
             elements: Mutex::default(),
         }
+    }
+
+    /// The `traceparent` of requests that are made for this one.
+    #[must_use]
+    pub fn traceparent(&self) -> String {
+        self.read(|facts| facts.trace.traceparent())
     }
 
     /// A record for one element of a batch. It begins with what is known of the whole request.
@@ -292,6 +301,7 @@ impl CallRecord {
             request_id: context.request_id.clone(),
             phase,
             batch_element: facts.batch_element,
+            trace_id: Some(facts.trace.trace_id().to_owned()),
             decision: facts.decision.unwrap_or(Decision::Allowed),
             http_status,
             method: facts.method.clone(),

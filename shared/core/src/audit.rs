@@ -133,6 +133,9 @@ pub struct AuditEvent {
     /// For an element of a batch: its place in it, counted from 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch_element: Option<u32>,
+    /// The trace that the request belongs to (W3C Trace Context), 32 hexadecimal digits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace_id: Option<String>,
     /// The decision.
     pub decision: Decision,
     /// HTTP status of the answer; 0 for an intent, and for a change by the command line, which nobody

@@ -261,6 +261,7 @@ pub(crate) fn audit_event(event_id: &str) -> AuditEvent {
         request_id: "request-1".to_owned(),
         phase: EventPhase::Outcome,
         batch_element: None,
+        trace_id: None,
         decision: Decision::Allowed,
         http_status: 200,
         method: Some("tools/call".to_owned()),

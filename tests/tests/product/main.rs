@@ -18,6 +18,7 @@ mod impersonation;
 mod languages;
 mod limits;
 mod oauth;
+mod observability;
 mod permission;
 mod protocol;
 mod sample;

@@ -53,6 +53,7 @@ impl Server {
                 .until
                 .checked_sub(RESERVED_FOR_MERGING)
                 .unwrap_or(exchange.until),
+            traceparent: exchange.record.traceparent(),
         }
     }
 }

@@ -73,6 +73,8 @@ pub struct ToolCall<'a> {
     /// Until when engines are waited for: a little before the whole call ends, so that what some of
     /// them found is not lost with the one that hangs.
     pub engines_until: Instant,
+    /// The trace that requests to engines belong to.
+    pub traceparent: String,
 }
 
 impl ToolCall<'_> {
@@ -92,7 +94,7 @@ impl ToolCall<'_> {
     pub(crate) fn engine_call(&self) -> EngineCall {
         EngineCall {
             time_left: self.time_left(),
-            traceparent: None,
+            traceparent: Some(self.traceparent.clone()),
         }
     }
 

@@ -36,6 +36,7 @@ pub enum Behaviour {
 pub struct ScriptedEngine {
     behaviours: Mutex<HashMap<String, Behaviour>>,
     requests: Mutex<Vec<RetrieveRequest>>,
+    traceparents: Mutex<Vec<Option<String>>>,
     calls: AtomicUsize,
 }
 
@@ -59,6 +60,11 @@ impl ScriptedEngine {
     /// The searches that it was asked for.
     pub fn requests(&self) -> Vec<RetrieveRequest> {
         self.requests.lock().unwrap().clone()
+    }
+
+    /// The `traceparent` of each search.
+    pub fn traceparents(&self) -> Vec<Option<String>> {
+        self.traceparents.lock().unwrap().clone()
     }
 
     async fn obey(&self, knowledge_base: &str) -> Result<Vec<Passage>, BackendError> {
@@ -95,8 +101,10 @@ impl Backend for ScriptedEngine {
         &'a self,
         knowledge_base: &'a str,
         request: &'a RetrieveRequest,
-        _call: &'a EngineCall,
+        call: &'a EngineCall,
     ) -> BoxFuture<'a, Result<Retrieval, BackendError>> {
+        let traceparent = call.traceparent.clone();
+        self.traceparents.lock().unwrap().push(traceparent);
         self.requests.lock().unwrap().push(request.clone());
         Box::pin(async move {
             let passages = self.obey(knowledge_base).await?;
