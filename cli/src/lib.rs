@@ -6,6 +6,7 @@ pub mod arguments;
 pub mod bench;
 pub mod connect;
 pub mod dev;
+pub mod eval;
 pub mod failure;
 pub mod guard;
 pub mod http_client;
@@ -15,6 +16,7 @@ pub mod key;
 pub mod ledger;
 pub mod local;
 pub mod moment;
+pub mod search;
 pub mod session;
 pub mod stdio;
 pub mod system;
@@ -69,6 +71,8 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<Outcome> {
         // Boxed: it holds the whole local system.
         Command::Dev(arguments) => Box::pin(dev::run(arguments)).await,
         Command::Index(arguments) => Box::pin(index::run(arguments)).await,
+        Command::Search(arguments) => search::run(arguments).await,
+        Command::Eval(arguments) => eval::run(arguments).await,
         Command::Stdio(arguments) => stdio::run(arguments).await,
         Command::Guard(arguments) => guard::run(&arguments),
         Command::Key(arguments) => key::run(arguments).await,
