@@ -7,6 +7,7 @@ pub mod bench;
 pub mod connect;
 pub mod dev;
 pub mod doctor;
+pub mod eval;
 pub mod failure;
 pub mod guard;
 pub mod http_client;
@@ -17,6 +18,7 @@ pub mod language;
 pub mod ledger;
 pub mod local;
 pub mod moment;
+pub mod search;
 pub mod session;
 pub mod stdio;
 pub mod system;
@@ -71,6 +73,8 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<Outcome> {
         // Boxed: it holds the whole local system.
         Command::Dev(arguments) => Box::pin(dev::run(arguments)).await,
         Command::Index(arguments) => Box::pin(index::run(arguments)).await,
+        Command::Search(arguments) => search::run(arguments).await,
+        Command::Eval(arguments) => eval::run(arguments).await,
         Command::Stdio(arguments) => stdio::run(arguments).await,
         Command::Connect(arguments) => connect::run(&arguments),
         Command::Doctor(arguments) => Box::pin(doctor::run(arguments)).await,

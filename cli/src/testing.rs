@@ -27,7 +27,7 @@ pub(crate) const NOW: Timestamp = Timestamp::from_epoch_seconds(1_800_000_000);
 pub(crate) const DAY: i64 = 86_400;
 
 #[derive(Clone, Default)]
-struct Capture(Arc<Mutex<Vec<u8>>>);
+pub(crate) struct Capture(Arc<Mutex<Vec<u8>>>);
 
 impl Write for Capture {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {

@@ -33,6 +33,7 @@ use crate::language::text;
 use crate::local::event_source::EventSource;
 use crate::system::{LocalSystem, RUNNING_FILE, knowledge_base_id, write_private};
 use crate::terminal::{one_line, say, stop_signal, warn};
+use raglan_ingest::build::Reading;
 
 use self::tour::Tour;
 use self::trail::Trail;
@@ -443,6 +444,7 @@ fn indexing_job(data: Option<&Path>) -> anyhow::Result<(&'static str, IndexJob)>
         name: Some(name),
         description: Some(description),
         owner: None,
+        reading: Reading::Changed,
     };
     Ok((id, job))
 }

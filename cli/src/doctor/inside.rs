@@ -213,8 +213,8 @@ pub async fn alarms(target: &Target) -> Finding {
     if !ringing.is_empty() {
         return Finding::failed(
             "alarms",
-            format!("ringing: {}", ringing.join(", ")),
-            "docs/operations.md has a section for each: what it means and what to do.",
+            text!("ringing: {names}", names = ringing.join(", ")),
+            text!("docs/operations.md has a section for each: what it means and what to do."),
         );
     }
     if alarms.is_empty() {
@@ -303,7 +303,7 @@ pub async fn keys(target: &Target, now: Timestamp) -> Vec<Finding> {
                 "the keys cannot be read: {error}",
                 error = format_args!("{:#}", error)
             ),
-            "See the table's finding.",
+            text!("See the table's finding."),
         )],
     }
 }

@@ -23,6 +23,7 @@ pub use self::arguments::DoctorArguments;
 use self::finding::{Finding, State};
 use self::outside::Outside;
 use crate::Outcome;
+use crate::language::text;
 use crate::ledger::{Change, Subject, WhenUnrecorded};
 use crate::session::{Session, with_session};
 use crate::terminal::table;
@@ -62,11 +63,11 @@ pub async fn execute(
         Some(url) => from_outside(session, arguments, url).await,
         None => vec![Finding::skipped(
             "endpoint",
-            format!(
-                "{} does not say where its endpoint is",
-                target.description()
+            text!(
+                "{deployment} does not say where its endpoint is",
+                deployment = target.description()
             ),
-            "Start it (`raglan dev`), or name it with --url.",
+            text!("Start it (`raglan dev`), or name it with --url."),
         )],
     };
     findings.extend(inside::tables(target).await);
@@ -110,15 +111,18 @@ async fn from_outside(
             }
             Err(error) => findings.push(Finding::failed(
                 "key",
-                format!("no temporary key can be made: {error:#}"),
-                "See the findings about the tables and the audit queue.",
+                text!(
+                    "no temporary key can be made: {error}",
+                    error = format_args!("{error:#}")
+                ),
+                text!("See the findings about the tables and the audit queue."),
             )),
         }
     } else {
         findings.push(Finding::skipped(
             "key",
-            "nothing was called, because there is no key",
-            "Set RAGLAN_KEY, or let the doctor make one with --temporary-key.",
+            text!("nothing was called, because there is no key"),
+            text!("Set RAGLAN_KEY, or let the doctor make one with --temporary-key."),
         ));
     }
     findings
@@ -190,11 +194,12 @@ impl TemporaryKey {
         let error = outcome.await.err()?;
         Some(Finding::warning(
             "key",
-            format!(
-                "the temporary key {} is not revoked: {error:#}",
-                self.record.key_id
+            text!(
+                "the temporary key {key_id} is not revoked: {error}",
+                key_id = self.record.key_id,
+                error = format_args!("{error:#}")
             ),
-            "It ends by itself within five minutes.",
+            text!("It ends by itself within five minutes."),
         ))
     }
 }

@@ -1,5 +1,7 @@
 //! `raglan index`: reads a folder, builds the embedded index, and writes catalogue entry and task.
 
+mod watch;
+
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
@@ -18,6 +20,8 @@ use crate::arguments::IndexArguments;
 use crate::language::text;
 use crate::target::{MissingFolder, Target};
 use crate::terminal::{say, stop_signal, warn};
+
+use self::watch::State as WatchedState;
 
 /// How long a finished task can be looked up.
 const TASK_RETENTION_SECONDS: i64 = 30 * 24 * 3600;
@@ -39,6 +43,8 @@ pub struct IndexJob {
     pub description: Option<String>,
     /// Whose it is; `None` keeps whose it was.
     pub owner: Option<String>,
+    /// Which files are read.
+    pub reading: Reading,
 }
 
 /// Where a job's results go.
@@ -69,15 +75,29 @@ pub async fn run(arguments: IndexArguments) -> anyhow::Result<Outcome> {
         name: arguments.name,
         description: arguments.description,
         owner: arguments.owner,
+        reading: if arguments.full {
+            Reading::All
+        } else {
+            Reading::Changed
+        },
+    };
+    let before = if arguments.watch {
+        Some(watch::state(&job.folder).await?)
+    } else {
+        None
     };
     let target = Target::open(&arguments.target, MissingFolder::Make).await?;
-    let result = index_into(&target, arguments.index_dir.as_deref(), &job).await;
+    let result = index_into(&target, arguments.index_dir.as_deref(), &job, before).await;
     target.close().await?;
-    let (task, report) = result?;
+    result
+}
+
+fn report_result(job: &IndexJob, task: &Task, report: &IndexReport) -> Outcome {
     say(text!(
-        "{kb_id}: {documents} documents, {chunks} passages, {size_bytes} bytes, task {id}",
+        "{kb_id}: {documents} documents ({unchanged} unchanged), {chunks} passages, {size_bytes} bytes, task {id}",
         kb_id = job.kb_id,
         documents = report.documents,
+        unchanged = report.unchanged,
         chunks = report.chunks,
         size_bytes = report.size_bytes,
         id = task.id
@@ -88,12 +108,12 @@ pub async fn run(arguments: IndexArguments) -> anyhow::Result<Outcome> {
             skipped = report.skipped
         ));
     }
-    report_details(&report);
-    Ok(if report.failed.is_empty() {
+    report_details(report);
+    if report.failed.is_empty() {
         Outcome::Done
     } else {
         Outcome::Incomplete
-    })
+    }
 }
 
 /// Names the documents that were left out, and those in which the guard marked something.
@@ -123,7 +143,8 @@ async fn index_into(
     target: &Target,
     index_dir: Option<&Path>,
     job: &IndexJob,
-) -> anyhow::Result<(Task, IndexReport)> {
+    before: Option<WatchedState>,
+) -> anyhow::Result<Outcome> {
     let index_dir = match index_dir {
         Some(folder) => folder,
         None => target.index_dir()?,
@@ -134,7 +155,12 @@ async fn index_into(
         clock: &SystemClock,
         random: &SystemRandom,
     };
-    index(job, &destination).await
+    let (task, report) = index(job, &destination).await?;
+    let outcome = report_result(job, &task, &report);
+    if let Some(before) = before {
+        watch::watch(job, before, &destination).await?;
+    }
+    Ok(outcome)
 }
 
 /// Indexes and writes down what came of it: a task that `get_task` shows, and the catalogue entry.
@@ -204,7 +230,7 @@ async fn build(job: &IndexJob, index_dir: &Path) -> anyhow::Result<IndexReport> 
         source_dir: job.folder.clone(),
         index_root: index_dir.to_owned(),
         kb_id: job.kb_id.clone(),
-        reading: Reading::Changed,
+        reading: job.reading,
     };
     let work = tokio::task::spawn_blocking(move || {
         let bar = ProgressBar::no_length();
