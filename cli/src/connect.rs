@@ -233,7 +233,7 @@ mod tests {
         let recipes = recipes("http://127.0.0.1:1/mcp", "rgl_example");
         let files: Vec<_> = recipes
             .iter()
-            .filter(|recipe| recipe.place.ends_with(".json"))
+            .filter(|recipe| recipe.text.starts_with('{'))
             .collect();
         assert_eq!(files.len(), 5);
         for recipe in files {

@@ -4,9 +4,15 @@
 use std::path::Path;
 
 /// Case, what it is about, the tests that keep it: file and name.
+type Case = (
+    &'static str,
+    &'static str,
+    &'static [(&'static str, &'static str)],
+);
+
 // A row is a line.
 #[rustfmt::skip]
-const CASES: [(&str, &str, &[(&str, &str)]); 29] = [
+const CASES: [Case; 29] = [
     ("D01", "a denied tool is listed or hinted at", &[("field_cases", "d01_a_denied_tool_is_neither_listed_nor_hinted_at")]),
     ("D02", "a foreign knowledge base can be told from an absent one", &[("field_cases", "d02_a_forbidden_knowledge_base_is_an_absent_one_is_audited_and_is_not_asked")]),
     ("D03", "identifiers must be guessed", &[("field_cases", "d03_without_an_id_the_whole_scope_is_searched_and_the_list_names_it")]),
