@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use crate::Outcome;
 use crate::arguments::ConnectArguments;
+use crate::language::text;
 use crate::terminal::say;
 
 /// The name under which clients list the server.
@@ -139,7 +140,12 @@ pub fn first_recipes(url: &str, key: &str) -> (Vec<Recipe>, String) {
     let names = names.join(", ");
     (
         first,
-        format!("Other clients: raglan connect NAME --url {url}, where NAME is {names} or {ALL}."),
+        text!(
+            "Other clients: raglan connect NAME --url {url}, where NAME is {names} or {all}.",
+            url,
+            names,
+            all = ALL
+        ),
     )
 }
 
@@ -160,7 +166,12 @@ pub fn run(arguments: &ConnectArguments) -> anyhow::Result<Outcome> {
     if shown.is_empty() {
         let names: Vec<_> = recipes.iter().map(|recipe| recipe.name).collect();
         let names = names.join(", ");
-        anyhow::bail!("there is no recipe for {wanted:?}; there are {names} and {ALL}");
+        anyhow::bail!(text!(
+            "there is no recipe for {wanted}; there are {names} and {all}",
+            wanted = format_args!("{:?}", wanted),
+            names,
+            all = ALL
+        ));
     }
     for recipe in shown {
         say(recipe.shown());
@@ -214,6 +225,8 @@ fn pretty(value: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     #[test]
@@ -233,7 +246,7 @@ mod tests {
         let recipes = recipes("http://127.0.0.1:1/mcp", "rgl_example");
         let files: Vec<_> = recipes
             .iter()
-            .filter(|recipe| recipe.text.starts_with('{'))
+            .filter(|recipe| Path::new(recipe.place).extension() == Some("json".as_ref()))
             .collect();
         assert_eq!(files.len(), 5);
         for recipe in files {

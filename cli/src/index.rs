@@ -9,12 +9,13 @@ use raglan_core::clock::{Clock, SystemClock};
 use raglan_core::ids;
 use raglan_core::random::{Random, SystemRandom};
 use raglan_core::task::{Task, TaskError, TaskStatus};
-use raglan_ingest::build::{IndexOptions, IndexReport, Progress, index_folder};
+use raglan_ingest::build::{IndexOptions, IndexReport, Progress, Reading, index_folder};
 use raglan_store::CatalogStore;
 use raglan_store::catalog::PutMode;
 
 use crate::Outcome;
 use crate::arguments::IndexArguments;
+use crate::language::text;
 use crate::target::{MissingFolder, Target};
 use crate::terminal::{say, stop_signal, warn};
 
@@ -58,8 +59,12 @@ pub struct Destination<'a> {
 /// One line; the earlier index answers on.
 pub async fn run(arguments: IndexArguments) -> anyhow::Result<Outcome> {
     let job = IndexJob {
-        kb_id: KnowledgeBaseId::parse(&arguments.kb_id)
-            .with_context(|| format!("--kb {:?} cannot be used", arguments.kb_id))?,
+        kb_id: KnowledgeBaseId::parse(&arguments.kb_id).with_context(|| {
+            text!(
+                "--kb {kb_id} cannot be used",
+                kb_id = format_args!("{:?}", arguments.kb_id)
+            )
+        })?,
         folder: arguments.folder,
         name: arguments.name,
         description: arguments.description,
@@ -69,14 +74,18 @@ pub async fn run(arguments: IndexArguments) -> anyhow::Result<Outcome> {
     let result = index_into(&target, arguments.index_dir.as_deref(), &job).await;
     target.close().await?;
     let (task, report) = result?;
-    say(format_args!(
-        "{}: {} documents, {} passages, {} bytes, task {}",
-        job.kb_id, report.documents, report.chunks, report.size_bytes, task.id
+    say(text!(
+        "{kb_id}: {documents} documents, {chunks} passages, {size_bytes} bytes, task {id}",
+        kb_id = job.kb_id,
+        documents = report.documents,
+        chunks = report.chunks,
+        size_bytes = report.size_bytes,
+        id = task.id
     ));
     if report.skipped > 0 {
-        say(format_args!(
-            "{} other files were passed over.",
-            report.skipped
+        say(text!(
+            "{skipped} other files were passed over.",
+            skipped = report.skipped
         ));
     }
     report_details(&report);
@@ -90,21 +99,22 @@ pub async fn run(arguments: IndexArguments) -> anyhow::Result<Outcome> {
 /// Names the documents that were left out, and those in which the guard marked something.
 pub fn report_details(report: &IndexReport) {
     for failed in &report.failed {
-        warn(format_args!(
-            "left out: {}: {}",
-            failed.filename, failed.reason
+        warn(text!(
+            "left out: {filename}: {reason}",
+            filename = failed.filename,
+            reason = failed.reason
         ));
     }
     for marked in &report.marked {
         let rules: Vec<String> = marked
             .findings
             .iter()
-            .map(|(rule, passages)| format!("{rule} in {passages}"))
+            .map(|(rule, passages)| text!("{rule} in {passages}", rule, passages))
             .collect();
-        warn(format_args!(
-            "marked by the guard (passages): {}: {}",
-            marked.filename,
-            rules.join(", ")
+        warn(text!(
+            "marked by the guard (passages): {filename}: {rules}",
+            filename = marked.filename,
+            rules = rules.join(", ")
         ));
     }
 }
@@ -149,10 +159,10 @@ pub async fn index(job: &IndexJob, to: &Destination<'_>) -> anyhow::Result<(Task
     let built = tokio::select! {
         built = build(job, to.index_dir) => built,
         () = stop_signal() => {
-            let message = "The run was interrupted. The index of before answers on.";
+            let message = text!("The run was interrupted. The index of before answers on.");
             end(&mut task, TaskStatus::Failed, "interrupted", message.to_owned(), to.clock);
             to.catalog.put_task(&task, keep(&task)).await?;
-            warn("interrupted: the index of before answers on");
+            warn(text!("interrupted: the index of before answers on"));
             // The reader's thread would go on to publish what nobody wants any more.
             std::process::exit(INTERRUPTED);
         }
@@ -160,7 +170,7 @@ pub async fn index(job: &IndexJob, to: &Destination<'_>) -> anyhow::Result<(Task
     let report = match built {
         Ok(report) => report,
         Err(error) => {
-            let message = "No new index was built. The operator has the details.".to_owned();
+            let message = text!("No new index was built. The operator has the details.").to_owned();
             end(
                 &mut task,
                 TaskStatus::Failed,
@@ -194,6 +204,7 @@ async fn build(job: &IndexJob, index_dir: &Path) -> anyhow::Result<IndexReport> 
         source_dir: job.folder.clone(),
         index_root: index_dir.to_owned(),
         kb_id: job.kb_id.clone(),
+        reading: Reading::Changed,
     };
     let work = tokio::task::spawn_blocking(move || {
         let bar = ProgressBar::no_length();
@@ -211,7 +222,7 @@ async fn build(job: &IndexJob, index_dir: &Path) -> anyhow::Result<IndexReport> 
     });
     Ok(work
         .await
-        .context("the indexing thread ended unexpectedly")??)
+        .context(text!("the indexing thread ended unexpectedly"))??)
 }
 
 fn end(task: &mut Task, status: TaskStatus, class: &str, message: String, clock: &dyn Clock) {
@@ -231,15 +242,19 @@ fn left_out(report: &IndexReport) -> String {
         .map(|file| file.filename.as_str())
         .collect();
     let more = report.failed.len().saturating_sub(NAMED_FAILURES);
-    let rest = if more > 0 {
-        format!(" and {more} more")
+    let names = names.join(", ");
+    if more > 0 {
+        text!(
+            "Documents that could not be read were left out: {names} and {more} more.",
+            names,
+            more
+        )
     } else {
-        String::new()
-    };
-    format!(
-        "Documents that could not be read were left out: {}{rest}.",
-        names.join(", ")
-    )
+        text!(
+            "Documents that could not be read were left out: {names}.",
+            names
+        )
+    }
 }
 
 /// The entry as it is, brought up to date, or a new one.
@@ -253,7 +268,10 @@ async fn catalogue_entry(
     let mut entry = known.unwrap_or_else(|| KnowledgeBase {
         id: job.kb_id.clone(),
         name: job.kb_id.to_string(),
-        description: format!("Documents of the knowledge base {}.", job.kb_id),
+        description: text!(
+            "Documents of the knowledge base {kb_id}.",
+            kb_id = job.kb_id
+        ),
         owner: None,
         backend: BackendReference {
             kind: BackendReference::EMBEDDED.to_owned(),
@@ -266,11 +284,11 @@ async fn catalogue_entry(
         updated_at: now,
     });
     if entry.backend.kind != BackendReference::EMBEDDED {
-        bail!(
-            "{} is answered by the backend {:?}, not by an embedded index: choose another --kb",
-            entry.id,
-            entry.backend.kind
-        );
+        bail!(text!(
+            "{id} is answered by the backend {kind}, not by an embedded index: choose another --kb",
+            id = entry.id,
+            kind = format_args!("{:?}", entry.backend.kind)
+        ));
     }
     if let Some(name) = &job.name {
         entry.name.clone_from(name);

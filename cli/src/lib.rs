@@ -12,6 +12,7 @@ pub mod http_client;
 pub mod index;
 pub mod kb;
 pub mod key;
+pub mod language;
 pub mod ledger;
 pub mod local;
 pub mod moment;

@@ -22,6 +22,7 @@ use raglan_mcp::backends::Backends;
 use raglan_mcp::config::Config;
 use raglan_store::{AuditTable, AwsClients, CatalogStore, KeyStore};
 
+use crate::language::text;
 use crate::local::emulators::{EmulatorOptions, Emulators};
 use crate::local::event_source::EventSource;
 use crate::local::provision::{LocalResources, provision};
@@ -64,7 +65,7 @@ impl LocalSystem {
         let random: Arc<dyn Random> = Arc::new(SystemRandom);
         let folder = folder
             .canonicalize()
-            .context("the state folder cannot be found again")?;
+            .context(text!("the state folder cannot be found again"))?;
         Ok(Self {
             cursor_secret: cursor_secret(&folder, random.as_ref())?,
             index_dir: folder.join(INDEX_FOLDER),
@@ -164,7 +165,10 @@ impl LocalSystem {
         let source = EventSource::connect(&self.clients, queue_url).await?;
         let handle = |event| async { Ok::<_, Infallible>(handler.handle(event).await) };
         let left = source.drain(&handle).await?;
-        anyhow::ensure!(left == 0, "{left} audit events could not be stored");
+        anyhow::ensure!(
+            left == 0,
+            text!("{left} audit events could not be stored", left)
+        );
         Ok(())
     }
 
@@ -225,6 +229,7 @@ pub async fn mint_key(
         grace_ends_at: None,
         rate_limit: None,
         daily_quotas: std::collections::BTreeMap::new(),
+        audit_text: None,
     };
     keys.put_new(&record).await?;
     Ok((key, record))
@@ -255,7 +260,7 @@ pub fn write_private(path: &Path, content: &str) -> anyhow::Result<()> {
         file.write_all(content.as_bytes())?;
         fs::rename(&partial, path)
     })();
-    written.with_context(|| format!("{} cannot be written", path.display()))
+    written.with_context(|| text!("{path} cannot be written", path = path.display()))
 }
 
 /// Makes the folder for its owner's eyes only: questions, addresses and hashes of keys are kept in it.
@@ -265,7 +270,12 @@ fn make_private(folder: &Path) -> anyhow::Result<()> {
         .recursive(true)
         .mode(0o700)
         .create(folder);
-    made.with_context(|| format!("the folder {} cannot be made", folder.display()))
+    made.with_context(|| {
+        text!(
+            "the folder {folder} cannot be made",
+            folder = folder.display()
+        )
+    })
 }
 
 fn cursor_secret(folder: &Path, random: &dyn Random) -> anyhow::Result<String> {

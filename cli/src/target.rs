@@ -15,6 +15,7 @@ use raglan_store::{AccountChoice, AuditQueue, AwsClients, CatalogStore, KeyStore
 
 use crate::arguments::TargetArguments;
 use crate::failure::Failure;
+use crate::language::text;
 use crate::system::{LocalSystem, RUNNING_FILE};
 
 /// The folder of the local system, when nothing else is said.
@@ -84,7 +85,8 @@ impl Target {
         };
         let choice = choose(arguments, &lookup)?;
         if !matches!(choice, Choice::Folder(_)) && account.region().await.is_none() {
-            let message = "no AWS region is named: say --region, or set AWS_REGION".to_owned();
+            let message =
+                text!("no AWS region is named: say --region, or set AWS_REGION").to_owned();
             return Err(Failure::Usage(message).into());
         }
         match choice {
@@ -95,10 +97,10 @@ impl Target {
                     return Ok(running);
                 }
                 if missing_folder == MissingFolder::Refuse && !folder.is_dir() {
-                    return Err(Failure::NotFound(format!(
-                        "there is no local system in {}: start one with `raglan dev`, or name a \
-                         deployment with --stack",
-                        folder.display()
+                    return Err(Failure::NotFound(text!(
+                        "there is no local system in {folder}: start one with `raglan dev`, or \
+                         name a deployment with --stack",
+                        folder = folder.display()
                     ))
                     .into());
                 }
@@ -116,7 +118,7 @@ impl Target {
             .await;
         let region = config
             .region()
-            .map_or("no region", |region| region.as_ref());
+            .map_or(text!("no region"), |region| region.as_ref());
         let stacks =
             match answer.map_err(|error| StoreError::of_call("DescribeStacks", stack, &error)) {
                 Ok(output) => output.stacks.unwrap_or_default(),
@@ -125,15 +127,17 @@ impl Target {
                 Err(error) => return Err(error.into()),
             };
         let found = stacks.into_iter().next().ok_or_else(|| {
-            Failure::NotFound(format!(
-                "there is no stack {stack} in {region} of this account"
+            Failure::NotFound(text!(
+                "there is no stack {stack} in {region} of this account",
+                stack,
+                region
             ))
         })?;
         let names = Names::of_outputs(&found.outputs.unwrap_or_default());
         Ok(Self {
             names,
             clients: AwsClients::of_account(&config),
-            description: format!("the stack {stack} in {region}"),
+            description: text!("the stack {stack} in {region}", stack, region),
             site: Site::Aws(Box::new(config)),
         })
     }
@@ -149,7 +153,7 @@ impl Target {
             } else {
                 Site::Aws(Box::new(config))
             },
-            description: "the deployment that the environment names".to_owned(),
+            description: text!("the deployment that the environment names").to_owned(),
         }
     }
 
@@ -165,7 +169,7 @@ impl Target {
             names: Names::of_variables(&lookup),
             clients: system.clients.clone(),
             site: Site::Own(Box::new(system)),
-            description: "the local system".to_owned(),
+            description: text!("the local system").to_owned(),
         }
     }
 
@@ -186,7 +190,7 @@ impl Target {
             names: Names::of_variables(&lookup),
             clients,
             site: Site::Emulators,
-            description: "the local system".to_owned(),
+            description: text!("the local system").to_owned(),
         };
         // The file outlives a system that was killed: only an answer proves that one runs.
         let probe = KnowledgeBaseId::parse("raglan-probe").ok()?;
@@ -295,7 +299,7 @@ impl Target {
             .map_err(|error| StoreError::of_call("GetCallerIdentity", "STS", &error))?;
         answer
             .arn
-            .context("STS does not say whose credentials these are")
+            .context(text!("STS does not say whose credentials these are"))
     }
 
     /// Ends what this process runs for it; audit events that still lie in its queue are stored first.
@@ -313,7 +317,11 @@ impl Target {
 
     fn known<'a, T>(&self, variable: &str, name: Option<&'a T>) -> Result<&'a T, Failure> {
         name.ok_or_else(|| {
-            Failure::Usage(format!("{} does not say its {variable}", self.description))
+            Failure::Usage(text!(
+                "{description} does not say its {variable}",
+                description = self.description,
+                variable
+            ))
         })
     }
 }
@@ -370,7 +378,8 @@ fn choose(
     let says_account = arguments.profile.is_some() || arguments.region.is_some();
     if says_account && matches!(choice, Choice::Folder(_)) {
         return Err(Failure::Usage(
-            "--profile and --region need a deployment on AWS: name it with --stack".to_owned(),
+            text!("--profile and --region need a deployment on AWS: name it with --stack")
+                .to_owned(),
         ));
     }
     Ok(choice)

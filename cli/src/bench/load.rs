@@ -17,6 +17,8 @@ use tokio::time::Instant;
 
 use super::version;
 
+use crate::language::text;
+
 const BOUNDS: Bounds = Bounds {
     time: Duration::from_secs(30),
     response_max_bytes: 8 * 1024 * 1024,
@@ -77,9 +79,9 @@ impl Target {
     pub fn new(url: &str, key: &str, bodies: Vec<Value>) -> anyhow::Result<Self> {
         let uri = url
             .parse()
-            .with_context(|| format!("{url} is not a usable URL"))?;
+            .with_context(|| text!("{url} is not a usable URL", url))?;
         let mut authorization = HeaderValue::from_str(&format!("Bearer {key}"))
-            .context("the key holds characters that no header can")?;
+            .context(text!("the key holds characters that no header can"))?;
         authorization.set_sensitive(true);
         let bodies = bodies.into_iter().map(|body| body.to_string().into());
         Ok(Self {
@@ -95,9 +97,13 @@ impl Target {
     /// Why measuring has no sense.
     pub async fn check(&self) -> anyhow::Result<()> {
         let client = OutboundClient::default();
-        self.call(&client, 0)
-            .await
-            .map_err(|problem| anyhow::anyhow!("{} cannot be measured: {problem}", self.uri))
+        self.call(&client, 0).await.map_err(|problem| {
+            anyhow::anyhow!(text!(
+                "{uri} cannot be measured: {problem}",
+                uri = self.uri,
+                problem
+            ))
+        })
     }
 
     /// Keeps `connections` busy for `duration`.
@@ -117,7 +123,7 @@ impl Target {
         let mut whole = Measured::empty()?;
         whole.took = duration;
         while let Some(part) = loops.join_next().await {
-            let part = part.context("a connection's loop broke off")??;
+            let part = part.context(text!("a connection's loop broke off"))??;
             whole.times_us.add(&part.times_us)?;
             for (problem, count) in part.problems {
                 *whole.problems.entry(problem).or_default() += count;
@@ -174,12 +180,12 @@ impl Target {
             return Err(format!("HTTP {}", answer.status()));
         }
         let answer: Value = serde_json::from_slice(answer.body())
-            .map_err(|_| "the answer is not JSON".to_owned())?;
+            .map_err(|_| text!("the answer is not JSON").to_owned())?;
         if let Some(code) = answer.pointer("/error/code") {
             return Err(format!("JSON-RPC error {code}"));
         }
         match answer.pointer("/result/isError") {
-            Some(Value::Bool(true)) => Err("the tool answered with an error".to_owned()),
+            Some(Value::Bool(true)) => Err(text!("the tool answered with an error").to_owned()),
             _ => Ok(()),
         }
     }

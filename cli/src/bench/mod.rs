@@ -16,6 +16,7 @@ use self::arguments::{BenchArguments, Load};
 use self::load::{Measured, Target};
 use crate::Outcome;
 use crate::failure::Failure;
+use crate::language::text;
 use crate::terminal::say;
 
 const KEY_VARIABLE: &str = "RAGLAN_KEY";
@@ -34,14 +35,19 @@ const QUERIES: [&str; 4] = [
 pub async fn run(arguments: BenchArguments) -> anyhow::Result<Outcome> {
     let key = std::env::var(KEY_VARIABLE).unwrap_or_default();
     if key.is_empty() {
-        let problem = format!("{KEY_VARIABLE} is not set: the calls need a key");
+        let problem = text!(
+            "{variable} is not set: the calls need a key",
+            variable = KEY_VARIABLE
+        );
         return Err(Failure::Usage(problem).into());
     }
     let target = Arc::new(Target::new(&arguments.url, &key, bodies(&arguments))?);
     target.check().await?;
     let mut rows = Vec::new();
     if !arguments.json {
-        say("connections   calls/s    p50 ms    p95 ms    p99 ms    max ms   calls  errors");
+        say(text!(
+            "connections   calls/s    p50 ms    p95 ms    p99 ms    max ms   calls  errors"
+        ));
     }
     for connections in &arguments.connections {
         let measured = target.measure(*connections, arguments.duration()).await?;

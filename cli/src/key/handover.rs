@@ -12,6 +12,7 @@ use serde::Serialize;
 use super::arguments::HandoverArguments;
 use crate::connect::{Recipe, first_recipes};
 use crate::failure::Failure;
+use crate::language::text;
 use crate::terminal::Console;
 
 /// Where a key goes. It is decided before the key exists, so that no key is made that nobody gets.
@@ -40,9 +41,11 @@ impl Handover {
                 return Ok(Self::Output);
             }
             return Err(Failure::Usage(
-                "standard output is no terminal: write the key to a file with --out FILE, or say \
-                 --print"
-                    .to_owned(),
+                text!(
+                    "standard output is no terminal: write the key to a file with --out FILE, or \
+                     say --print"
+                )
+                .to_owned(),
             )
             .into());
         };
@@ -54,10 +57,15 @@ impl Handover {
         match opened {
             Ok(file) => Ok(Self::File { path, file }),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                let message = format!("{} is there already: choose a new file", path.display());
+                let message = text!(
+                    "{path} is there already: choose a new file",
+                    path = path.display()
+                );
                 Err(Failure::Refused(message).into())
             }
-            Err(error) => Err(error).with_context(|| format!("{} cannot be made", path.display())),
+            Err(error) => {
+                Err(error).with_context(|| text!("{path} cannot be made", path = path.display()))
+            }
         }
     }
 
@@ -80,7 +88,7 @@ impl Handover {
         if written.is_err() {
             let _ = fs::remove_file(&path);
         }
-        written.with_context(|| format!("{} cannot be written", path.display()))
+        written.with_context(|| text!("{path} cannot be written", path = path.display()))
     }
 
     /// Takes the file away again, because the key in it was never made.

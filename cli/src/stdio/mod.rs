@@ -22,6 +22,7 @@ use self::bridge::Bridge;
 use crate::Outcome;
 use crate::arguments::StdioArguments;
 use crate::dev::{self, Functions};
+use crate::language::text;
 use crate::local::emulators::EmulatorError;
 use crate::system::{LocalSystem, RUNNING_FILE, mint_key};
 use crate::target::Target;
@@ -46,8 +47,13 @@ pub async fn run(arguments: StdioArguments) -> anyhow::Result<Outcome> {
         .ok()
         .filter(|key| !key.trim().is_empty());
     if let Some(url) = arguments.url {
-        let key =
-            key.with_context(|| format!("{KEY_VARIABLE} is not set: a key for {url} is needed"))?;
+        let key = key.with_context(|| {
+            text!(
+                "{variable} is not set: a key for {url} is needed",
+                variable = KEY_VARIABLE,
+                url
+            )
+        })?;
         carry(Bridge::new(url, key)).await?;
         return Ok(Outcome::Done);
     }
@@ -75,7 +81,7 @@ async fn open_folder(folder: &Path) -> anyhow::Result<Folder> {
             Err(error) => error,
         };
         if !is_in_use(&error) || tries == FOLDER_TRIES {
-            return Err(error.context("the local system cannot start"));
+            return Err(error.context(text!("the local system cannot start")));
         }
         let running = Target::running_in(folder).await;
         if let Some(target) = running.filter(|target| target.endpoint().is_some()) {
@@ -83,11 +89,11 @@ async fn open_folder(folder: &Path) -> anyhow::Result<Folder> {
         }
         // The file is the first thing that a program which ends takes away.
         if tries >= NEIGHBOUR_TRIES && folder.join(RUNNING_FILE).exists() {
-            anyhow::bail!(
-                "another `raglan stdio` works with the folder {}: give this one a folder of its own with \
+            anyhow::bail!(text!(
+                "another `raglan stdio` works with the folder {folder}: give this one a folder of its own with \
                  --state-dir, or run `raglan dev`, whose system any number of hosts can share",
-                folder.display()
-            );
+                folder = folder.display()
+            ));
         }
         tries += 1;
         tokio::time::sleep(FOLDER_PAUSE).await;
@@ -171,7 +177,7 @@ fn input_lines() -> anyhow::Result<mpsc::Receiver<std::io::Result<Vec<u8>>>> {
                 }
             }
         })
-        .context("standard input cannot be read")?;
+        .context(text!("standard input cannot be read"))?;
     Ok(received)
 }
 
@@ -191,7 +197,8 @@ async fn carry(bridge: Bridge) -> anyhow::Result<()> {
         Ok::<_, std::io::Error>(())
     });
     let mut lines = input_lines()?;
-    let mut terminated = signal(SignalKind::terminate()).context("no signal can be awaited")?;
+    let mut terminated =
+        signal(SignalKind::terminate()).context(text!("no signal can be awaited"))?;
     loop {
         let line = tokio::select! {
             line = lines.recv() => line,
@@ -199,7 +206,7 @@ async fn carry(bridge: Bridge) -> anyhow::Result<()> {
             _ = tokio::signal::ctrl_c() => None,
         };
         let Some(line) = line else { break };
-        let line = line.context("standard input cannot be read")?;
+        let line = line.context(text!("standard input cannot be read"))?;
         // What is not UTF-8 is not JSON either and is answered as that.
         let line = String::from_utf8_lossy(&line).trim().to_owned();
         if line.is_empty() {
@@ -225,6 +232,6 @@ async fn carry(bridge: Bridge) -> anyhow::Result<()> {
     drop(answers);
     writing
         .await
-        .context("the writer ended unexpectedly")?
-        .context("standard output is closed")
+        .context(text!("the writer ended unexpectedly"))?
+        .context(text!("standard output is closed"))
 }

@@ -100,8 +100,9 @@ const fn count(name: &'static str, value: u64) -> Measurement {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
+    use std::collections::{BTreeMap, BTreeSet};
 
+    use raglan_core::audit::EventPhase;
     use raglan_core::clock::Timestamp;
 
     use super::*;
@@ -112,6 +113,8 @@ mod tests {
             event_id: "e".to_owned(),
             at: Timestamp::from_epoch_ms(0),
             request_id: "r".to_owned(),
+            phase: EventPhase::Outcome,
+            batch_element: None,
             decision: Decision::Allowed,
             http_status: 200,
             method: Some("tools/call".to_owned()),
@@ -129,6 +132,7 @@ mod tests {
             knowledge_bases: Vec::new(),
             result_count: None,
             guard_findings: BTreeMap::from([("exfil_url".to_owned(), 2)]),
+            cut: BTreeSet::new(),
             administration: None,
         }
     }

@@ -6,6 +6,7 @@ use raglan_core::ids;
 use raglan_core::tool::Tool;
 use raglan_guard::PassageInfo;
 use raglan_rag::backend::BackendError;
+use raglan_texts::text;
 
 use crate::cursor::CursorScope;
 use crate::tools::{ToolCall, ToolError, knowledge_base};
@@ -153,7 +154,11 @@ async fn read_document(
     };
     let mut text = call.services.guard.isolate(&source, shown, &nonce).text;
     if shown.len() < document.text.len() {
-        text.push_str("\n[The document goes on; use retrieve to find passages in the rest.]");
+        text.push('\n');
+        text.push_str(text!(
+            call.services.language,
+            "[The document goes on; use retrieve to find passages in the rest.]"
+        ));
     }
     Ok(Some(Content {
         mime_type: "text/plain",

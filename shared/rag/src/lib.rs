@@ -11,4 +11,5 @@ pub mod filter_check;
 pub mod merge;
 pub mod runs;
 mod sentences;
+pub mod stem;
 mod stop_words;

@@ -6,13 +6,16 @@
 #![expect(clippy::too_many_lines, reason = "tables and whole answers are long")]
 
 mod answers;
+mod audit_kinds;
 mod audit_trail;
 mod bad_input;
 mod command_line;
+mod deferred_audit;
 mod faults;
 mod field_cases;
 mod field_list;
 mod impersonation;
+mod languages;
 mod limits;
 mod oauth;
 mod permission;
@@ -20,4 +23,5 @@ mod protocol;
 mod sample;
 mod schemas;
 mod secrets;
+mod strict_audit;
 mod support;

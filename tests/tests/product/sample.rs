@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use raglan_core::catalog::BackendReference;
 use raglan_core::clock::{ManualClock, Timestamp};
 use raglan_core::key::PlainKey;
-use raglan_ingest::build::{IndexOptions, index_folder};
+use raglan_ingest::build::{IndexOptions, Reading, index_folder};
 use serde_json::{Value, json};
 
 use crate::support::{NOW, World, call, id};
@@ -23,6 +23,7 @@ static INDEX: LazyLock<PathBuf> = LazyLock::new(|| {
         source_dir: examples().join("knowledge"),
         index_root: index_root.clone(),
         kb_id: id("sample"),
+        reading: Reading::Changed,
     };
     let clock = ManualClock::at(Timestamp::parse(NOW).unwrap());
     let report = index_folder(&options, &clock, &mut |_| {}).unwrap();

@@ -3,10 +3,12 @@
 
 use raglan_core::access::Denial;
 use raglan_rag::backend::BackendError;
+use raglan_texts::{Language, text};
 use rmcp::model::{ErrorCode, ErrorData};
 
 use super::exchange::Exchange;
 use crate::ask_gate::AskRefused;
+use crate::cursor::InvalidCursor;
 use crate::record::CallRecord;
 use crate::tools::ToolError;
 
@@ -67,7 +69,11 @@ pub fn tell(failure: &Failure, exchange: &Exchange) -> Told {
             let request_id = &exchange.request_id;
             tracing::error!(%request_id, "a tool panicked");
             exchange.record.failed("internal_error");
-            let message = format!("Something went wrong here (request {request_id}).");
+            let message = text!(
+                exchange.language,
+                "Something went wrong here (request {request_id}).",
+                request_id
+            );
             Told::Protocol(ErrorData::internal_error(message, None))
         }
     }
@@ -75,24 +81,28 @@ pub fn tell(failure: &Failure, exchange: &Exchange) -> Told {
 
 /// The part of the table for what a tool says itself.
 fn tell_of_tool(error: &ToolError, exchange: &Exchange) -> Told {
-    let record = &exchange.record;
+    let (record, language) = (&exchange.record, exchange.language);
     match error {
-        ToolError::Denied(denial) => Told::Protocol(denied(record, *denial)),
-        ToolError::InvalidCursor(error) => {
+        ToolError::Denied(denial) => Told::Protocol(denied(record, *denial, language)),
+        ToolError::InvalidCursor(InvalidCursor) => {
             record.failed("invalid_cursor");
-            Told::Protocol(ErrorData::invalid_params(error.to_string(), None))
+            let message = text!(
+                language,
+                "the cursor is not valid here: repeat the call without it"
+            );
+            Told::Protocol(ErrorData::invalid_params(message, None))
         }
         ToolError::InvalidArguments(error) => Told::Result {
             class: "invalid_arguments",
             retryable: false,
-            message: error.to_string(),
+            message: error.told(language),
         },
         ToolError::QuotaUsedUp(used_up) => {
             record.limited("daily_quota_used_up");
             Told::Result {
                 class: "daily_quota_used_up",
                 retryable: false,
-                message: format!("{used_up}."),
+                message: used_up.told(language),
             }
         }
         ToolError::AskRefused(refused) => {
@@ -107,21 +117,27 @@ fn tell_of_tool(error: &ToolError, exchange: &Exchange) -> Told {
             Told::Result {
                 class,
                 retryable: *refused != AskRefused::OtherArguments,
-                message: format!("{refused}."),
+                message: refused.told(language),
             }
         }
         ToolError::Store(error) => {
             let request_id = &exchange.request_id;
             tracing::error!(%request_id, %error, "the store could not be asked");
             record.store_failed();
-            Told::Protocol(ErrorData::internal_error("temporarily unavailable", None))
+            Told::Protocol(ErrorData::internal_error(
+                text!(language, "temporarily unavailable"),
+                None,
+            ))
         }
         ToolError::UnsupportedFilter { kb_id, filter } => Told::Result {
             class: "unsupported_filter",
             retryable: false,
-            message: format!(
+            message: text!(
+                language,
                 "Knowledge base `{kb_id}` cannot filter by `{filter}`. Leave that filter out, or \
-                 name other knowledge bases in `kb_id`."
+                 name other knowledge bases in `kb_id`.",
+                kb_id,
+                filter
             ),
         },
         ToolError::Backend(BackendError::TimedOut(_)) => neutral(error, exchange, TIMEOUT),
@@ -146,51 +162,66 @@ fn tell_of_tool(error: &ToolError, exchange: &Exchange) -> Told {
 }
 
 /// What callers are told where the cause is not for them: class, whether to try again, sentence.
-type Neutral = (&'static str, bool, &'static str);
+type Neutral = (&'static str, bool, fn(Language) -> &'static str);
 
-const TIMEOUT: Neutral = (
-    "backend_timeout",
-    true,
-    "The search did not end in time. Try again, with a narrower question or fewer knowledge bases.",
-);
-const UNSUPPORTED: Neutral = (
-    "unsupported_by_backend",
-    false,
-    "The search engine behind this knowledge base cannot do this. retrieve and ask work with every \
-     knowledge base.",
-);
-const UNAVAILABLE: Neutral = (
-    "backend_unavailable",
-    true,
-    "The search engine behind this knowledge base cannot be reached right now. This does not mean \
-     that nothing is there: try again shortly.",
-);
-const MISCONFIGURED: Neutral = (
-    "backend_misconfigured",
-    false,
-    "This knowledge base cannot be searched until its operator has mended it. Trying again will not \
-     help.",
-);
-const INTERNAL: Neutral = ("internal_error", false, "Something went wrong here.");
+const TIMEOUT: Neutral = ("backend_timeout", true, |language| {
+    text!(
+        language,
+        "The search did not end in time. Try again, with a narrower question or fewer knowledge bases."
+    )
+});
+const UNSUPPORTED: Neutral = ("unsupported_by_backend", false, |language| {
+    text!(
+        language,
+        "The search engine behind this knowledge base cannot do this. retrieve and ask work with every \
+         knowledge base."
+    )
+});
+const UNAVAILABLE: Neutral = ("backend_unavailable", true, |language| {
+    text!(
+        language,
+        "The search engine behind this knowledge base cannot be reached right now. This does not mean \
+         that nothing is there: try again shortly."
+    )
+});
+const MISCONFIGURED: Neutral = ("backend_misconfigured", false, |language| {
+    text!(
+        language,
+        "This knowledge base cannot be searched until its operator has mended it. Trying again will not \
+         help."
+    )
+});
+const INTERNAL: Neutral = ("internal_error", false, |language| {
+    text!(language, "Something went wrong here.")
+});
 
 /// Logs the cause, and tells the caller a sentence that holds nothing of it.
 fn neutral(cause: &dyn std::error::Error, exchange: &Exchange, told: Neutral) -> Told {
     let (class, retryable, message) = told;
-    let request_id = &exchange.request_id;
+    let (language, request_id) = (exchange.language, &exchange.request_id);
     tracing::error!(%request_id, error = %cause, class, "a tool call failed");
     Told::Result {
         class,
         retryable,
-        message: format!("{message} (request {request_id})"),
+        message: text!(
+            language,
+            "{message} (request {request_id})",
+            message = message(language),
+            request_id
+        ),
     }
 }
 
 /// A refusal: "not permitted" and "does not exist" are the same bytes.
-pub fn denied(record: &CallRecord, denial: Denial) -> ErrorData {
-    record.denied(match denial {
-        Denial::ToolNotAllowed => "tool_not_allowed",
-        Denial::KnowledgeBase => "knowledge_base_not_permitted",
-        Denial::Task => "task_not_permitted",
-    });
-    ErrorData::new(ErrorCode(Denial::CODE), denial.to_string(), None)
+pub fn denied(record: &CallRecord, denial: Denial, language: Language) -> ErrorData {
+    let (class, message) = match denial {
+        Denial::ToolNotAllowed => ("tool_not_allowed", text!(language, "tool not allowed")),
+        Denial::KnowledgeBase => (
+            "knowledge_base_not_permitted",
+            text!(language, "knowledge base not found or not permitted"),
+        ),
+        Denial::Task => ("task_not_permitted", text!(language, "task not found")),
+    };
+    record.denied(class);
+    ErrorData::new(ErrorCode(Denial::CODE), message, None)
 }

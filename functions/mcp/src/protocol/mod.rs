@@ -17,6 +17,7 @@ use futures::future::join_all;
 use http::header::{ACCEPT, CONTENT_TYPE, HOST};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
+use raglan_texts::{Language, text};
 use rmcp::ServerHandler;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
@@ -70,7 +71,7 @@ impl<S: ServerHandler + Clone> Protocol<S> {
         exchange: Arc<Exchange>,
         session_id: impl FnOnce() -> Option<String>,
     ) -> Reply {
-        match envelope::read(headers, body) {
+        match envelope::read(headers, body, exchange.language) {
             Ok(Body::Single(envelope)) => {
                 let opens_session = envelope.opens_session();
                 let mut reply = self.answer_one(headers, body, envelope, exchange).await;
@@ -132,7 +133,7 @@ impl<S: ServerHandler + Clone> Protocol<S> {
         envelope: Envelope,
         exchange: Arc<Exchange>,
     ) -> Reply {
-        let record = Arc::clone(&exchange.record);
+        let (record, language) = (Arc::clone(&exchange.record), exchange.language);
         let (id, method, replaced) = match envelope.message {
             // There is no state that a notification or a response could change.
             Message::Notification { method } => {
@@ -148,11 +149,11 @@ impl<S: ServerHandler + Clone> Protocol<S> {
         };
         record.method(&method, envelope.meta_version.as_deref());
         let body = replaced.map_or_else(|| body.clone(), |message| message.to_string().into());
-        let patience = exchange.time_left + LIBRARY_GRACE;
+        let until = exchange.until + LIBRARY_GRACE;
         let request = library_request(headers, body, exchange);
         let work = AssertUnwindSafe(self.call_library(request)).catch_unwind();
-        match tokio::time::timeout(patience, work).await {
-            Ok(Ok(reply)) => in_json(&reply, &id, &method),
+        match tokio::time::timeout_at(until, work).await {
+            Ok(Ok(reply)) => in_json(&reply, &id, &method, language),
             outcome => {
                 tracing::error!(timed_out = outcome.is_err(), "the protocol library failed");
                 record.failed("internal_error");
@@ -160,7 +161,7 @@ impl<S: ServerHandler + Clone> Protocol<S> {
                     StatusCode::OK,
                     Some(id),
                     INTERNAL_ERROR,
-                    "Something went wrong here.",
+                    text!(language, "Something went wrong here."),
                 )
             }
         }
@@ -213,14 +214,14 @@ fn library_request(
 }
 
 /// The library answers some faults in plain text; clients that negotiate need a JSON-RPC body.
-fn in_json(reply: &Reply, id: &Value, method: &str) -> Reply {
+fn in_json(reply: &Reply, id: &Value, method: &str, language: Language) -> Reply {
     let declared = reply
         .headers()
         .get(CONTENT_TYPE)
         .and_then(|value| value.to_str().ok());
     if declared.is_some_and(|declared| declared.starts_with("application/json")) {
         if is_unknown_method(reply.body()) {
-            let message = unknown_method(method);
+            let message = unknown_method(method, language);
             return json_rpc_error(reply.status(), Some(id.clone()), METHOD_NOT_FOUND, &message);
         }
         let mut slim = Reply::new(reply.body().clone());
@@ -238,7 +239,7 @@ fn in_json(reply: &Reply, id: &Value, method: &str) -> Reply {
             status,
             Some(id.clone()),
             INVALID_REQUEST,
-            "The request is not valid.",
+            text!(language, "The request is not valid."),
         );
     }
     tracing::error!(%status, "the protocol library answered in no JSON");
@@ -246,7 +247,7 @@ fn in_json(reply: &Reply, id: &Value, method: &str) -> Reply {
         StatusCode::OK,
         Some(id.clone()),
         INTERNAL_ERROR,
-        "Something went wrong here.",
+        text!(language, "Something went wrong here."),
     )
 }
 
@@ -259,10 +260,14 @@ fn is_unknown_method(body: &[u8]) -> bool {
     answer["error"]["code"] == METHOD_NOT_FOUND
 }
 
-fn unknown_method(method: &str) -> String {
+fn unknown_method(method: &str, language: Language) -> String {
     let mut shown: String = method.chars().take(METHOD_SHOWN_CHARS).collect();
     if shown.len() < method.len() {
         shown.push('…');
     }
-    format!("unknown method {shown:?}")
+    text!(
+        language,
+        "unknown method {method}",
+        method = format_args!("{shown:?}")
+    )
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use raglan_core::catalog::{KnowledgeBase, KnowledgeBaseId};
 use raglan_rag::backend::{BackendError, Document, DocumentPage};
+use raglan_texts::{Language, text};
 use serde::{Deserialize, Serialize};
 
 use super::search::cut_warnings;
@@ -92,6 +93,7 @@ impl Listing {
         position: Option<Position>,
         limit: usize,
     ) -> Result<Self, ToolError> {
+        let language = call.services.language;
         let mut walk = Walk {
             listing: Self::default(),
             limit,
@@ -137,7 +139,9 @@ impl Listing {
                         _ => BackendError::TimedOut(share).into(),
                     };
                     tracing::warn!(%kb_id, %error, "a knowledge base did not list its documents");
-                    walk.listing.warnings.push(did_not_list(kb_id, &error));
+                    walk.listing
+                        .warnings
+                        .push(did_not_list(kb_id, &error, language));
                     failure = Some(worse_of(failure, error));
                 }
             }
@@ -145,7 +149,7 @@ impl Listing {
         match failure {
             Some(error) if !listed_any && walk.listing.documents.is_empty() => Err(error),
             _ => {
-                cut_warnings(&mut walk.listing.warnings);
+                cut_warnings(&mut walk.listing.warnings, language);
                 Ok(walk.listing)
             }
         }
@@ -247,15 +251,25 @@ const fn is_unsupported(error: &ToolError) -> bool {
     matches!(error, ToolError::Backend(BackendError::Unsupported(_)))
 }
 
-fn did_not_list(kb_id: &KnowledgeBaseId, error: &ToolError) -> String {
+fn did_not_list(kb_id: &KnowledgeBaseId, error: &ToolError, language: Language) -> String {
     if is_unsupported(error) {
-        format!(
+        text!(
+            language,
             "The engine of knowledge base `{kb_id}` cannot list documents; they are missing here. \
-             retrieve and ask find text in them."
+             retrieve and ask find text in them.",
+            kb_id
         )
     } else if matches!(error, ToolError::Backend(BackendError::TimedOut(_))) {
-        format!("Knowledge base `{kb_id}` did not answer in time; its documents are missing here.")
+        text!(
+            language,
+            "Knowledge base `{kb_id}` did not answer in time; its documents are missing here.",
+            kb_id
+        )
     } else {
-        format!("Knowledge base `{kb_id}` did not answer; its documents are missing here.")
+        text!(
+            language,
+            "Knowledge base `{kb_id}` did not answer; its documents are missing here.",
+            kb_id
+        )
     }
 }

@@ -2,9 +2,10 @@
 
 use raglan_core::clock::Timestamp;
 use raglan_rag::backend::{Comparison, Condition, FilterAbilities, Filters};
+use raglan_texts::{Language, text};
 use serde_json::{Map, Value, json};
 
-use super::arguments::Arguments;
+use super::arguments::{Arguments, as_code};
 
 const MAX_VALUES: usize = 20;
 const MAX_CHARS: usize = 200;
@@ -15,7 +16,7 @@ const OPERATORS: &[&str] = FilterAbilities::ALL.operators;
 const UPDATED_AT: &str = "updated_at";
 
 /// JSON Schema of the argument.
-pub fn schema() -> Value {
+pub fn schema(language: Language) -> Value {
     let text = json!({ "type": "string", "minLength": 1, "maxLength": MAX_CHARS });
     let one_or_many = |what: &str| {
         json!({
@@ -33,19 +34,37 @@ pub fn schema() -> Value {
     let bound = json!({ "anyOf": [string, number] });
     json!({
         "type": "object",
-        "description": "Narrows the search to documents that satisfy every given condition.",
+        "description": text!(
+            language,
+            "Narrows the search to documents that satisfy every given condition."
+        ),
         "additionalProperties": false,
         "properties": {
-            "domain": one_or_many("The document's domain is this one, or one of these."),
-            "document_type": one_or_many("The document's type is this one, or one of these."),
+            "domain": one_or_many(text!(
+                language,
+                "The document's domain is this one, or one of these."
+            )),
+            "document_type": one_or_many(text!(
+                language,
+                "The document's type is this one, or one of these."
+            )),
             "updated_after": { "type": "string",
-                "description": "Updated after this date (2026-11-30) or RFC 3339 date-time." },
+                "description": text!(
+                    language,
+                    "Updated after this date (2026-11-30) or RFC 3339 date-time."
+                ) },
             "updated_before": { "type": "string",
-                "description": "Updated before this date (2026-11-30) or RFC 3339 date-time." },
+                "description": text!(
+                    language,
+                    "Updated before this date (2026-11-30) or RFC 3339 date-time."
+                ) },
             "metadata": {
                 "type": "object",
-                "description": "For each name: the document's metadata has this value, or one of \
-                    these, or satisfies all of these operators, as in {\"year\": {\"gte\": 2024}}.",
+                "description": text!(
+                    language,
+                    "For each name: the document's metadata has this value, or one of \
+                     these, or satisfies all of these operators, as in {\"year\": {\"gte\": 2024}}."
+                ),
                 "maxProperties": MAX_METADATA_FIELDS,
                 "additionalProperties": {
                     "anyOf": [
@@ -67,7 +86,7 @@ pub fn schema() -> Value {
 /// Reads the argument out of `arguments`.
 pub fn read(arguments: &mut Arguments<'_>) -> Filters {
     let values = arguments.object("filters");
-    let mut inner = Arguments::new(&values, "filters.");
+    let mut inner = Arguments::new(&values, "filters.", arguments.language());
     let domain = inner.texts("domain", MAX_VALUES, MAX_CHARS);
     let document_type = inner.texts("document_type", MAX_VALUES, MAX_CHARS);
     let updated_after = moment(&mut inner, "updated_after");
@@ -86,80 +105,126 @@ pub fn read(arguments: &mut Arguments<'_>) -> Filters {
 
 fn moment(arguments: &mut Arguments<'_>, name: &'static str) -> Option<Timestamp> {
     let text = arguments.optional_text(name, 64)?;
-    match Timestamp::parse(text.trim()) {
-        Ok(moment) => Some(moment),
-        Err(error) => {
-            arguments.problem(name, &format!("is not valid: {error}"));
-            None
-        }
+    let moment = Timestamp::parse(text.trim()).ok();
+    if moment.is_none() {
+        arguments.problem(text!(
+            arguments.language(),
+            "`{name}` is not valid: expected a date (2026-11-30) or an RFC 3339 date-time \
+             (2026-11-30T08:15:00Z).",
+            name = arguments.path_to(name)
+        ));
     }
+    moment
 }
 
 fn metadata_values(arguments: &mut Arguments<'_>, fields: Map<String, Value>) -> Vec<Condition> {
+    let language = arguments.language();
     if fields.len() > MAX_METADATA_FIELDS {
-        let problem = format!("must not have more than {MAX_METADATA_FIELDS} fields");
-        arguments.problem("metadata", &problem);
+        arguments.problem(text!(
+            language,
+            "`filters.metadata` must not have more than {most} fields.",
+            most = MAX_METADATA_FIELDS
+        ));
         return Vec::new();
     }
     let mut read = Vec::new();
     for (field, value) in fields {
-        let shown: String = field.chars().take(40).collect();
         if field == UPDATED_AT {
-            let problem = "has no filter for `updated_at`: use `filters.updated_after` and \
-                `filters.updated_before`";
-            arguments.problem("metadata", problem);
+            let problem = text!(
+                language,
+                "`filters.metadata` has no filter for `updated_at`: use `filters.updated_after` and \
+                 `filters.updated_before`."
+            );
+            arguments.problem(problem.to_owned());
             continue;
         }
         if field.is_empty() || field.chars().nth(MAX_CHARS).is_some() {
-            let problem = format!("must have names of 1 to {MAX_CHARS} characters");
-            arguments.problem("metadata", &problem);
+            arguments.problem(text!(
+                language,
+                "`filters.metadata` must have names of 1 to {most} characters.",
+                most = MAX_CHARS
+            ));
             continue;
         }
-        match comparisons(value) {
+        match comparisons(&field, value, language) {
             Ok(comparisons) => read.extend(comparisons.into_iter().map(|comparison| Condition {
                 field: field.clone(),
                 comparison,
             })),
-            Err(problem) => arguments.problem("metadata", &format!("has for `{shown}` {problem}")),
+            Err(problem) => arguments.problem(problem),
         }
     }
     read
 }
 
-/// What is asked of one field: a value, a list of values, or an object of operators.
-fn comparisons(value: Value) -> Result<Vec<Comparison>, String> {
+/// What is asked of one field: a value, a list of values, or an object of operators; or a sentence that
+/// says what is wrong with it.
+fn comparisons(field: &str, value: Value, language: Language) -> Result<Vec<Comparison>, String> {
     let Value::Object(operators) = value else {
-        let wanted = format!(
-            "what is neither a string, number or boolean, nor a list of 1 to {MAX_VALUES} of them, nor an object of operators"
-        );
-        return Ok(vec![Comparison::OneOf(list(value).ok_or(wanted)?)]);
+        let values = list(value).ok_or_else(|| {
+            text!(
+                language,
+                "`filters.metadata` has for `{field}` what is neither a string, number or boolean, nor \
+                 a list of 1 to {most} of them, nor an object of operators.",
+                field = shown(field),
+                most = MAX_VALUES
+            )
+        })?;
+        return Ok(vec![Comparison::OneOf(values)]);
     };
     if operators.is_empty() {
-        return Err(format!("no operator (known: `{}`)", OPERATORS.join("`, `")));
+        return Err(text!(
+            language,
+            "`filters.metadata` has for `{field}` no operator (known: {known}).",
+            field = shown(field),
+            known = as_code(OPERATORS)
+        ));
     }
     operators
         .into_iter()
-        .map(|(operator, operand)| comparison(&operator, operand))
+        .map(|(operator, operand)| comparison(field, &operator, operand, language))
         .collect()
 }
 
-fn comparison(operator: &str, operand: Value) -> Result<Comparison, String> {
+fn comparison(
+    field: &str,
+    operator: &str,
+    operand: Value,
+    language: Language,
+) -> Result<Comparison, String> {
     let one = |operand: Value| {
-        is_scalar(&operand)
-            .then(|| vec![operand])
-            .ok_or_else(|| format!("an `{operator}` that is no string, number or boolean"))
+        is_scalar(&operand).then(|| vec![operand]).ok_or_else(|| {
+            text!(
+                language,
+                "`filters.metadata` has for `{field}` an `{operator}` that is no string, number or \
+                 boolean.",
+                field = shown(field),
+                operator
+            )
+        })
     };
     let many = |operand: Value| {
         list(operand).ok_or_else(|| {
-            format!(
-                "an `{operator}` that is no list of 1 to {MAX_VALUES} strings, numbers or booleans"
+            text!(
+                language,
+                "`filters.metadata` has for `{field}` an `{operator}` that is no list of 1 to {most} \
+                 strings, numbers or booleans.",
+                field = shown(field),
+                operator,
+                most = MAX_VALUES
             )
         })
     };
     let bound = |operand: Value| {
         let fits = is_scalar(&operand) && !operand.is_boolean();
-        fits.then_some(operand)
-            .ok_or_else(|| format!("a `{operator}` that is no string and no number"))
+        fits.then_some(operand).ok_or_else(|| {
+            text!(
+                language,
+                "`filters.metadata` has for `{field}` a `{operator}` that is no string and no number.",
+                field = shown(field),
+                operator
+            )
+        })
     };
     Ok(match operator {
         "eq" => Comparison::OneOf(one(operand)?),
@@ -171,13 +236,21 @@ fn comparison(operator: &str, operand: Value) -> Result<Comparison, String> {
         "lt" => Comparison::Less(bound(operand)?),
         "lte" => Comparison::LessOrEqual(bound(operand)?),
         unknown => {
-            let shown: String = unknown.chars().take(40).collect();
-            return Err(format!(
-                "the unknown operator `{shown}` (known: `{}`)",
-                OPERATORS.join("`, `")
+            return Err(text!(
+                language,
+                "`filters.metadata` has for `{field}` the unknown operator `{operator}` (known: \
+                 {known}).",
+                field = shown(field),
+                operator = shown(unknown),
+                known = as_code(OPERATORS)
             ));
         }
     })
+}
+
+/// The beginning of a name, which may be of any length.
+fn shown(name: &str) -> String {
+    name.chars().take(40).collect()
 }
 
 /// A value, or several: a list that has between one and [`MAX_VALUES`] of them.
@@ -206,7 +279,7 @@ mod tests {
     fn parse(value: Value) -> Result<Filters, InvalidArguments> {
         let mut values = Map::new();
         values.insert("filters".to_owned(), value);
-        let mut arguments = Arguments::new(&values, "");
+        let mut arguments = Arguments::new(&values, "", Language::English);
         let filters = read(&mut arguments);
         arguments.finish().map(|()| filters)
     }
@@ -255,14 +328,14 @@ mod tests {
 
     #[test]
     fn every_filter_of_the_schema_is_one_that_engines_are_asked_for() {
-        let schema = schema();
+        let schema = schema(Language::English);
         let described: Vec<_> = schema["properties"].as_object().unwrap().keys().collect();
         assert_eq!(described, FilterAbilities::ALL.fields);
     }
 
     #[test]
     fn every_operator_of_the_schema_is_read_and_every_other_is_named() {
-        let schema = schema();
+        let schema = schema(Language::English);
         let branches = schema
             .pointer("/properties/metadata/additionalProperties/anyOf")
             .unwrap();
@@ -273,7 +346,7 @@ mod tests {
             parse(json!({ "metadata": { "a": { *operator: 1 } } })).unwrap();
         }
         let error = parse(json!({ "metadata": { "a": { "between": [1, 2] } } })).unwrap_err();
-        insta::assert_snapshot!(error, @"The arguments are not valid. `filters.metadata` has for `a` the unknown operator `between` (known: `eq`, `ne`, `in`, `nin`, `gt`, `gte`, `lt`, `lte`).");
+        insta::assert_snapshot!(error.told(Language::English), @"The arguments are not valid. `filters.metadata` has for `a` the unknown operator `between` (known: `eq`, `ne`, `in`, `nin`, `gt`, `gte`, `lt`, `lte`).");
     }
 
     #[test]
@@ -295,7 +368,7 @@ mod tests {
                 _ => {}
             }
         }
-        walk(&schema());
+        walk(&schema(Language::English));
     }
 
     #[test]

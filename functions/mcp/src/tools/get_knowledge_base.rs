@@ -5,6 +5,7 @@ use raglan_core::clock::Timestamp;
 use raglan_core::tool::Tool;
 use raglan_guard::SecuritySummary;
 use raglan_rag::backend::{Backend, Statistics};
+use raglan_texts::{Language, text};
 use serde_json::{Map, Value, json};
 
 use super::arguments::Arguments;
@@ -18,34 +19,46 @@ const DAY_MS: i64 = 86_400_000;
 
 pub const DEFINITION: Definition = Definition {
     tool: Tool::GetKnowledgeBase,
-    title: "Describe a knowledge base",
-    description: "Tells what one knowledge base covers: sources, counts, how it is searched, its \
-        limits and its age.",
+    title: |language| text!(language, "Describe a knowledge base"),
+    description: |language| {
+        text!(
+            language,
+            "Tells what one knowledge base covers: sources, counts, how it is searched, its \
+             limits and its age."
+        )
+    },
     input_schema,
     output_schema,
 };
 
-fn input_schema() -> Value {
+fn input_schema(language: Language) -> Value {
     json!({
         "type": "object",
         "additionalProperties": false,
         "required": ["kb_id"],
         "properties": {
             "kb_id": { "type": "string", "minLength": 1, "maxLength": KB_ID_MAX_CHARS,
-                "description": "The id, as list_knowledge_bases tells it." }
+                "description": text!(
+                    language,
+                    "The id, as list_knowledge_bases tells it."
+                ) }
         }
     })
 }
 
-fn output_schema() -> Value {
+fn output_schema(language: Language) -> Value {
     let texts = json!({ "type": "array", "items": { "type": "string" } });
-    let mut properties = knowledge_base::properties();
+    let mut properties = knowledge_base::properties(language);
     properties["statistics"] = json!({
         "type": "object",
         "required": ["sources", "source_count", "top_k_limit"],
         "properties": {
             "sources": { "type": "array", "items": { "type": "string" },
-                "description": format!("Where the documents come from, at most {SOURCES_MAX} names.") },
+                "description": text!(
+                    language,
+                    "Where the documents come from, at most {most} names.",
+                    most = SOURCES_MAX
+                ) },
             "source_count": { "type": "integer", "minimum": 0 },
             "embedding_model": { "type": "string" },
             "embedding_dimension": { "type": "integer" },
@@ -53,7 +66,10 @@ fn output_schema() -> Value {
             "top_k_limit": { "type": "integer", "minimum": 1 },
             "indexed_at": { "type": "string" },
             "index_age_days": { "type": "integer", "minimum": 0,
-                "description": "Whole days since the content was last indexed." }
+                "description": text!(
+                    language,
+                    "Whole days since the content was last indexed."
+                ) }
         }
     });
     properties["abilities"] = json!({
@@ -61,16 +77,28 @@ fn output_schema() -> Value {
         "required": ["operations", "query_max_chars", "filters", "metadata_operators"],
         "properties": {
             "operations": { "type": "array", "items": { "type": "string" },
-                "description": "What works with this knowledge base; read_document is resources/read." },
+                "description": text!(
+                    language,
+                    "What works with this knowledge base; read_document is resources/read."
+                ) },
             "query_max_chars": { "type": "integer", "minimum": 1,
-                "description": "A longer query is cut." },
+                "description": text!(
+                    language,
+                    "A longer query is cut."
+                ) },
             "filters": { "type": "array", "items": { "type": "string" },
-                "description": "The filters that work; with another one a search is an error." },
+                "description": text!(
+                    language,
+                    "The filters that work; with another one a search is an error."
+                ) },
             "metadata_operators": texts
         }
     });
     properties["task_id"] = json!({ "type": "string",
-        "description": "The task that indexes it right now, for get_task." });
+        "description": text!(
+            language,
+            "The task that indexes it right now, for get_task."
+        ) });
     properties["warnings"] = texts;
     json!({ "type": "object", "required": knowledge_base::REQUIRED, "properties": properties })
 }
@@ -79,7 +107,7 @@ pub async fn run(
     call: &ToolCall<'_>,
     arguments: &Map<String, Value>,
 ) -> Result<ToolOutput, ToolError> {
-    let mut reader = Arguments::new(arguments, "");
+    let mut reader = Arguments::new(arguments, "", call.services.language);
     let kb_id = reader.required_text("kb_id", KB_ID_MAX_CHARS);
     reader.finish()?;
     let scope = call.scope().await?;
@@ -89,7 +117,7 @@ pub async fn run(
         Value::Object(fields) => fields,
         _ => Map::new(),
     };
-    let mut security = SecuritySummary::default();
+    let mut security = SecuritySummary::new(call.services.language);
     let described = match call.services.backends.of(entry) {
         Ok(backend) => {
             structured.insert("abilities".to_owned(), abilities(backend));
@@ -119,8 +147,11 @@ pub async fn run(
         }
         Err(error) => {
             tracing::warn!(kb_id = %entry.id, %error, "a knowledge base could not be described");
-            let warning = "The engine behind this knowledge base did not answer; its statistics \
-                are missing here.";
+            let warning = text!(
+                call.services.language,
+                "The engine behind this knowledge base did not answer; its statistics are missing \
+                 here."
+            );
             structured.insert("warnings".to_owned(), json!([warning]));
         }
     }

@@ -4,6 +4,7 @@ use raglan_core::access::Denial;
 use raglan_core::task::{Task, TaskError};
 use raglan_core::tool::Tool;
 use raglan_rag::backend::BackendError;
+use raglan_texts::{Language, text};
 use serde_json::{Map, Value, json};
 
 use super::arguments::Arguments;
@@ -15,26 +16,34 @@ const TASK_ID_MAX_CHARS: usize = 1_000;
 
 pub const DEFINITION: Definition = Definition {
     tool: Tool::GetTask,
-    title: "Look at an indexing task",
-    description: "Tells how an indexing task stands: pending, running, succeeded, partial or failed, \
-        and why. Finished tasks are kept for 30 days.",
+    title: |language| text!(language, "Look at an indexing task"),
+    description: |language| {
+        text!(
+            language,
+            "Tells how an indexing task stands: pending, running, succeeded, partial or failed, \
+             and why. Finished tasks are kept for 30 days."
+        )
+    },
     input_schema,
     output_schema,
 };
 
-fn input_schema() -> Value {
+fn input_schema(language: Language) -> Value {
     json!({
         "type": "object",
         "additionalProperties": false,
         "required": ["task_id"],
         "properties": {
             "task_id": { "type": "string", "minLength": 1, "maxLength": TASK_ID_MAX_CHARS,
-                "description": "The id that the indexing run printed, or that get_knowledge_base tells." }
+                "description": text!(
+                    language,
+                    "The id that the indexing run printed, or that get_knowledge_base tells."
+                ) }
         }
     })
 }
 
-fn output_schema() -> Value {
+fn output_schema(_: Language) -> Value {
     json!({
         "type": "object",
         "required": ["id", "kb_id", "status", "retry_count", "created_at", "updated_at"],
@@ -60,7 +69,7 @@ pub async fn run(
     call: &ToolCall<'_>,
     arguments: &Map<String, Value>,
 ) -> Result<ToolOutput, ToolError> {
-    let mut reader = Arguments::new(arguments, "");
+    let mut reader = Arguments::new(arguments, "", call.services.language);
     let task_id = reader.required_text("task_id", TASK_ID_MAX_CHARS);
     reader.finish()?;
     let task = match job_id::open(&call.services.cursor_secret, &task_id) {
@@ -108,9 +117,12 @@ async fn job_as_task(
         }
         let error = job.failed_because.is_some().then(|| TaskError {
             class: "engine_failed".to_owned(),
-            message: "The engine did not take everything in. Its operator finds the reason there, \
-                and in the log of this call."
-                .to_owned(),
+            message: text!(
+                call.services.language,
+                "The engine did not take everything in. Its operator finds the reason there, and in \
+                 the log of this call."
+            )
+            .to_owned(),
         });
         Task {
             id: task_id,

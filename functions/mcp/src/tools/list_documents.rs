@@ -4,6 +4,7 @@ use raglan_core::access::Denial;
 use raglan_core::tool::Tool;
 use raglan_guard::SecuritySummary;
 use raglan_rag::backend::Document;
+use raglan_texts::{Language, text};
 use serde_json::{Map, Value, json};
 
 use super::arguments::Arguments;
@@ -25,26 +26,31 @@ const LIMIT_MAX: u64 = 200;
 
 pub const DEFINITION: Definition = Definition {
     tool: Tool::ListDocuments,
-    title: "List documents",
-    description: "Lists the documents of knowledge bases, with format, size and age. Use it to see \
-        what is there; use retrieve to find text.",
+    title: |language| text!(language, "List documents"),
+    description: |language| {
+        text!(
+            language,
+            "Lists the documents of knowledge bases, with format, size and age. Use it to see \
+             what is there; use retrieve to find text."
+        )
+    },
     input_schema,
     output_schema,
 };
 
-fn input_schema() -> Value {
+fn input_schema(language: Language) -> Value {
     json!({
         "type": "object",
         "additionalProperties": false,
         "properties": {
-            "kb_id": kb_id_schema(),
-            "cursor": cursor_schema(),
-            "limit": limit_schema(LIMIT_DEFAULT, LIMIT_MAX)
+            "kb_id": kb_id_schema(language),
+            "cursor": cursor_schema(language),
+            "limit": limit_schema(LIMIT_DEFAULT, LIMIT_MAX, language)
         }
     })
 }
 
-fn output_schema() -> Value {
+fn output_schema(language: Language) -> Value {
     json!({
         "type": "object",
         "required": ["items"],
@@ -69,9 +75,12 @@ fn output_schema() -> Value {
                 }
             },
             "next_cursor": { "type": "string" },
-            "truncated": truncated_schema(),
+            "truncated": truncated_schema(language),
             "partial": { "type": "boolean",
-                "description": "Whether documents are missing because a knowledge base does not list them now." },
+                "description": text!(
+                    language,
+                    "Whether documents are missing because a knowledge base does not list them now."
+                ) },
             "warnings": { "type": "array", "items": { "type": "string" } }
         }
     })
@@ -81,7 +90,7 @@ pub async fn run(
     call: &ToolCall<'_>,
     arguments: &Map<String, Value>,
 ) -> Result<ToolOutput, ToolError> {
-    let mut reader = Arguments::new(arguments, "");
+    let mut reader = Arguments::new(arguments, "", call.services.language);
     let mut kb_ids = read_kb_ids(&mut reader);
     let cursor = reader.optional_text("cursor", CURSOR_MAX_CHARS);
     let limit = read_limit(&mut reader, LIMIT_DEFAULT, LIMIT_MAX);
@@ -105,7 +114,7 @@ pub async fn run(
     selected.sort_by(|a, b| a.id.cmp(&b.id));
     let mut listing = Listing::of(call, &selected, position, limit).await?;
 
-    let mut security = SecuritySummary::default();
+    let mut security = SecuritySummary::new(call.services.language);
     let mut labels = Labels::new(call.services.guard, &mut security);
     let mut items: Vec<Value> = listing
         .documents

@@ -1,6 +1,7 @@
 //! `list_knowledge_bases`: what the key may use.
 
 use raglan_core::tool::Tool;
+use raglan_texts::{Language, text};
 use serde_json::{Map, Value, json};
 
 use super::arguments::Arguments;
@@ -14,22 +15,27 @@ const LIMIT_MAX: u64 = 100;
 
 pub const DEFINITION: Definition = Definition {
     tool: Tool::ListKnowledgeBases,
-    title: "List knowledge bases",
-    description: "Lists the knowledge bases that you may use, with what each one covers. Use it \
-        first when you do not know where to look.",
+    title: |language| text!(language, "List knowledge bases"),
+    description: |language| {
+        text!(
+            language,
+            "Lists the knowledge bases that you may use, with what each one covers. Use it \
+             first when you do not know where to look."
+        )
+    },
     input_schema,
     output_schema,
 };
 
-fn input_schema() -> Value {
+fn input_schema(language: Language) -> Value {
     json!({
         "type": "object",
         "additionalProperties": false,
-        "properties": { "cursor": cursor_schema(), "limit": limit_schema(LIMIT_DEFAULT, LIMIT_MAX) }
+        "properties": { "cursor": cursor_schema(language), "limit": limit_schema(LIMIT_DEFAULT, LIMIT_MAX, language) }
     })
 }
 
-fn output_schema() -> Value {
+fn output_schema(language: Language) -> Value {
     json!({
         "type": "object",
         "required": ["items"],
@@ -39,11 +45,11 @@ fn output_schema() -> Value {
                 "items": {
                     "type": "object",
                     "required": knowledge_base::REQUIRED,
-                    "properties": knowledge_base::properties()
+                    "properties": knowledge_base::properties(language)
                 }
             },
             "next_cursor": { "type": "string" },
-            "truncated": truncated_schema()
+            "truncated": truncated_schema(language)
         }
     })
 }
@@ -52,7 +58,7 @@ pub async fn run(
     call: &ToolCall<'_>,
     arguments: &Map<String, Value>,
 ) -> Result<ToolOutput, ToolError> {
-    let mut reader = Arguments::new(arguments, "");
+    let mut reader = Arguments::new(arguments, "", call.services.language);
     let cursor = reader.optional_text("cursor", CURSOR_MAX_CHARS);
     let limit = read_limit(&mut reader, LIMIT_DEFAULT, LIMIT_MAX);
     reader.finish()?;

@@ -27,6 +27,7 @@ use raglan_core::tool::Tool;
 use raglan_guard::Guard;
 use raglan_rag::backend::{BackendError, EngineCall};
 use raglan_store::{CatalogStore, StoreError};
+use raglan_texts::Language;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
@@ -53,6 +54,8 @@ pub struct Services {
     pub guard: Guard,
     /// Signs cursors.
     pub cursor_secret: CursorSecret,
+    /// The language of texts for people and models.
+    pub language: Language,
     /// Results are cut to stay below it.
     pub max_result: Size,
     /// The time.
@@ -170,13 +173,13 @@ pub struct Definition {
     /// Which tool.
     pub tool: Tool,
     /// Name for people.
-    pub title: &'static str,
+    pub title: fn(Language) -> &'static str,
     /// What it is and when to use it, for the model.
-    pub description: &'static str,
+    pub description: fn(Language) -> &'static str,
     /// JSON Schema 2020-12 of the arguments.
-    pub input_schema: fn() -> Value,
+    pub input_schema: fn(Language) -> Value,
     /// JSON Schema 2020-12 of the structured result.
-    pub output_schema: fn() -> Value,
+    pub output_schema: fn(Language) -> Value,
 }
 
 /// Every tool, in the order of [`Tool::ALL`].
@@ -221,10 +224,22 @@ mod tests {
         assert_eq!(DEFINITIONS.map(|definition| definition.tool), Tool::ALL);
     }
 
+    fn in_all_languages() -> impl Iterator<Item = (Definition, Language)> {
+        let definitions = DEFINITIONS.into_iter();
+        definitions.zip(std::iter::repeat(Language::English)).chain(
+            DEFINITIONS
+                .into_iter()
+                .zip(std::iter::repeat(Language::Chinese)),
+        )
+    }
+
     #[test]
     fn every_schema_is_one_that_old_clients_can_compile() {
-        for definition in DEFINITIONS {
-            for schema in [(definition.input_schema)(), (definition.output_schema)()] {
+        for (definition, language) in in_all_languages() {
+            for schema in [
+                (definition.input_schema)(language),
+                (definition.output_schema)(language),
+            ] {
                 assert_eq!(schema["type"], "object", "{}", definition.tool);
                 assert!(schema["properties"].is_object(), "{}", definition.tool);
                 assert!(
@@ -233,14 +248,17 @@ mod tests {
                     definition.tool
                 );
             }
-            assert_eq!((definition.input_schema)()["additionalProperties"], false);
+            assert_eq!(
+                (definition.input_schema)(language)["additionalProperties"],
+                false
+            );
         }
     }
 
     #[test]
     fn every_input_field_is_described() {
-        for definition in DEFINITIONS {
-            let schema = (definition.input_schema)();
+        for (definition, language) in in_all_languages() {
+            let schema = (definition.input_schema)(language);
             for (name, field) in schema["properties"].as_object().unwrap() {
                 assert!(
                     field["description"].is_string(),

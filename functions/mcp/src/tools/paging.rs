@@ -1,5 +1,6 @@
 //! Lists in pages: the arguments `cursor` and `limit`.
 
+use raglan_texts::{Language, text};
 use serde_json::{Value, json};
 
 use super::arguments::Arguments;
@@ -9,21 +10,27 @@ use super::arguments::Arguments;
 pub const CURSOR_MAX_CHARS: usize = 8_000;
 
 /// JSON Schema of a `cursor` argument.
-pub fn cursor_schema() -> Value {
+pub fn cursor_schema(language: Language) -> Value {
     json!({ "type": "string", "maxLength": CURSOR_MAX_CHARS,
-        "description": "next_cursor of the page before; leave it out for the first page." })
+        "description": text!(
+            language,
+            "next_cursor of the page before; leave it out for the first page."
+        ) })
 }
 
 /// JSON Schema of a `limit` argument.
-pub fn limit_schema(default: u64, most: u64) -> Value {
+pub fn limit_schema(default: u64, most: u64, language: Language) -> Value {
     json!({ "type": "integer", "minimum": 1, "default": default,
-        "description": format!("How many at most; more than {most} counts as {most}.") })
+        "description": text!(language, "How many at most; more than {most} counts as {most}.", most) })
 }
 
 /// JSON Schema of `truncated` in the result.
-pub fn truncated_schema() -> Value {
+pub fn truncated_schema(language: Language) -> Value {
     json!({ "type": "boolean",
-        "description": "Whether the page has fewer items than limit, because they are large." })
+        "description": text!(
+            language,
+            "Whether the page has fewer items than limit, because they are large."
+        ) })
 }
 
 /// Reads `limit`, clamped to `most`.

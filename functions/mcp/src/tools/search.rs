@@ -5,6 +5,7 @@ use raglan_core::catalog::{KnowledgeBase, KnowledgeBaseId};
 use raglan_rag::backend::{BackendError, Filters, Note, Retrieval, RetrieveRequest};
 use raglan_rag::filter_check::drop_what_breaks;
 use raglan_rag::merge::{Merged, merge};
+use raglan_texts::{Language, text};
 use serde_json::{Value, json};
 
 use super::arguments::Arguments;
@@ -23,9 +24,12 @@ const WARNINGS_MAX: usize = 20;
 pub const KB_ID_MAX_CHARS: usize = 200;
 
 /// JSON Schema of `kb_id`.
-pub fn kb_id_schema() -> Value {
+pub fn kb_id_schema(language: Language) -> Value {
     json!({
-        "description": "Search only this knowledge base, or these. Default: all that you may use.",
+        "description": text!(
+            language,
+            "Search only this knowledge base, or these. Default: all that you may use."
+        ),
         "anyOf": [
             { "type": "string", "minLength": 1 },
             { "type": "array", "items": { "type": "string", "minLength": 1 }, "maxItems": KB_IDS_MAX }
@@ -34,10 +38,13 @@ pub fn kb_id_schema() -> Value {
 }
 
 /// JSON Schema of `top_k`.
-pub fn top_k_schema() -> Value {
+pub fn top_k_schema(language: Language) -> Value {
     json!({
         "type": "integer", "minimum": 1, "default": TOP_K_DEFAULT,
-        "description": "How many passages at most; more than 50, or than the engine gives, is clamped."
+        "description": text!(
+            language,
+            "How many passages at most; more than 50, or than the engine gives, is clamped."
+        )
     })
 }
 
@@ -92,6 +99,7 @@ impl Search {
     /// [`ToolError`] when the caller may not, when an engine cannot apply a filter, or when no engine
     /// gave an answer. Where some did and some did not, the latter are in [`Found::warnings`].
     pub async fn run(&self, call: &ToolCall<'_>) -> Result<Found, ToolError> {
+        let language = call.services.language;
         let scope = call.scope().await?;
         let selected = scope.select(&self.kb_ids)?;
         if selected.is_empty() {
@@ -111,7 +119,7 @@ impl Search {
                     found.top_k_clamped |= answer.top_k_clamped;
                     for note in &answer.retrieval.notes {
                         found.partial |= matches!(note, Note::FilteredAgain(_));
-                        found.warnings.push(told(kb_id, note));
+                        found.warnings.push(told(kb_id, note, language));
                     }
                     results.push((kb_id.clone(), answer.retrieval));
                 }
@@ -125,12 +133,12 @@ impl Search {
                 Err(error) => {
                     tracing::warn!(%kb_id, %error, "a knowledge base did not answer");
                     found.partial = true;
-                    found.warnings.push(did_not_answer(kb_id, &error));
+                    found.warnings.push(did_not_answer(kb_id, &error, language));
                     first_error.get_or_insert(error);
                 }
             }
         }
-        cut_warnings(&mut found.warnings);
+        cut_warnings(&mut found.warnings, language);
         match first_error {
             Some(error) if results.is_empty() => Err(error),
             _ => {
@@ -190,37 +198,58 @@ pub struct Found {
 }
 
 /// Leaves out what nobody reads to the end, and says so.
-pub fn cut_warnings(warnings: &mut Vec<String>) {
+pub fn cut_warnings(warnings: &mut Vec<String>, language: Language) {
     let left_out = warnings.len().saturating_sub(WARNINGS_MAX);
     if left_out > 0 {
         warnings.truncate(WARNINGS_MAX);
-        warnings.push(format!("{left_out} more warnings are left out."));
+        warnings.push(text!(
+            language,
+            "{left_out} more warnings are left out.",
+            left_out
+        ));
     }
 }
 
 /// A warning about a knowledge base that did not answer.
-fn did_not_answer(kb_id: &KnowledgeBaseId, error: &ToolError) -> String {
+fn did_not_answer(kb_id: &KnowledgeBaseId, error: &ToolError, language: Language) -> String {
     if matches!(error, ToolError::Backend(BackendError::TimedOut(_))) {
-        format!("Knowledge base `{kb_id}` did not answer in time; its passages are missing here.")
+        text!(
+            language,
+            "Knowledge base `{kb_id}` did not answer in time; its passages are missing here.",
+            kb_id
+        )
     } else {
-        format!("Knowledge base `{kb_id}` did not answer; its passages are missing here.")
+        text!(
+            language,
+            "Knowledge base `{kb_id}` did not answer; its passages are missing here.",
+            kb_id
+        )
     }
 }
 
 /// A warning about what an engine did otherwise than asked.
-fn told(kb_id: &KnowledgeBaseId, note: &Note) -> String {
+fn told(kb_id: &KnowledgeBaseId, note: &Note, language: Language) -> String {
     match note {
-        Note::QueryCut { max_chars } => format!(
+        Note::QueryCut { max_chars } => text!(
+            language,
             "Knowledge base `{kb_id}` takes queries of {max_chars} characters: only the beginning of \
-             this one was searched for."
+             this one was searched for.",
+            kb_id,
+            max_chars
         ),
-        Note::WithoutSetting(setting) => format!(
+        Note::WithoutSetting(setting) => text!(
+            language,
             "Knowledge base `{kb_id}` was searched without its setting `{setting}`, which its engine \
-             refused."
+             refused.",
+            kb_id,
+            setting
         ),
-        Note::FilteredAgain(count) => format!(
+        Note::FilteredAgain(count) => text!(
+            language,
             "The engine of knowledge base `{kb_id}` gave {count} passages that break the filters; \
-             they were left out, and others that fit may be missing."
+             they were left out, and others that fit may be missing.",
+            kb_id,
+            count
         ),
     }
 }
