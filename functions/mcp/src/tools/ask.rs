@@ -176,15 +176,20 @@ pub async fn run(
     put("engine", "extractive".into());
     put("trust", "untrusted".into());
     if !grounded {
-        put(
-            "hint",
+        let hint = if found.partial {
+            text!(
+                call.services.language,
+                "No answer was found where passages came from, and the warnings say what is missing: the \
+                 same call may find one a little later."
+            )
+        } else {
             text!(
                 call.services.language,
                 "The documents do not answer this question. Repeating the call will not help: ask in \
                  other words or in the documents' language, or say that the answer is not there."
             )
-            .into(),
-        );
+        };
+        put("hint", hint.into());
     }
     if found.top_k_clamped {
         put("top_k_clamped", true.into());

@@ -14,7 +14,7 @@ mod paging;
 pub(crate) mod passages;
 mod retrieve;
 pub(crate) mod search;
-pub(crate) mod size;
+pub mod size;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -277,6 +277,13 @@ fn hint(search: &Search, found: &Found, language: Language) -> String {
             "{below} passages were found, but all score below min_score. Lower it or leave it out.",
             below
         )
+    } else if found.partial {
+        text!(
+            language,
+            "Nothing was found where an answer came from, and the warnings say what is missing: the same \
+             call may find more a little later."
+        )
+        .to_owned()
     } else if !search.filters.is_empty() {
         text!(
             language,

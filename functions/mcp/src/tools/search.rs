@@ -167,6 +167,12 @@ impl Search {
         let mut retrieval = call.wait_for(work).await?;
         drop_what_breaks(&self.filters, abilities.tells_metadata, &mut retrieval);
         retrieval.passages.truncate(request.top_k);
+        // More of a text than a result may have is never shown.
+        let most_bytes = call.services.max_result.bytes;
+        for passage in &mut retrieval.passages {
+            let shown = passage.content.floor_char_boundary(most_bytes);
+            passage.content.truncate(shown);
+        }
         Ok(Answer {
             retrieval,
             top_k_clamped: request.top_k < self.top_k,

@@ -10,7 +10,7 @@ pub mod queue;
 pub mod timeline;
 pub mod world;
 
-pub use engine::{Behaviour, passage};
+pub use engine::{Behaviour, ScriptedEngine, passage};
 pub use environment::{Environment, Extensions};
 pub use log::{CapturedLog, capture_log, capture_own_log};
 pub use message::{Answer, Request, call, rpc};

@@ -52,6 +52,8 @@ pub struct World {
     pub app: App,
     pub clock: Arc<ManualClock>,
     pub engine: Arc<ScriptedEngine>,
+    /// An engine of kind [`ScriptedEngine::POOR_KIND`]; no knowledge base is there from the start.
+    pub poor_engine: Arc<ScriptedEngine>,
     /// The function's way to DynamoDB.
     pub dynamodb: Gate,
     /// The function's way to SQS.
@@ -169,14 +171,19 @@ impl World {
         let dynamodb = Gate::before(&emulators.dynamodb_url).await;
         let queue = Queue::before(&emulators.sqs_url).await;
         let sqs = Gate::before(&queue.url).await;
-        let engine = Arc::new(ScriptedEngine::default());
+        let engine = Arc::new(ScriptedEngine::able());
+        let poor_engine = Arc::new(ScriptedEngine::poor());
         let embedded_dir = config.index_dir.clone();
         let embedded = EmbeddedBackend::new(embedded_dir.clone());
-        let engines: [(String, Arc<dyn Backend>); 2] = [
+        let engines: [(String, Arc<dyn Backend>); 3] = [
             (BackendReference::EMBEDDED.to_owned(), Arc::new(embedded)),
             (
                 ScriptedEngine::KIND.to_owned(),
                 Arc::clone(&engine) as Arc<dyn Backend>,
+            ),
+            (
+                ScriptedEngine::POOR_KIND.to_owned(),
+                Arc::clone(&poor_engine) as Arc<dyn Backend>,
             ),
         ];
         let clock = Arc::new(ManualClock::at(Timestamp::parse(NOW).unwrap()));
@@ -191,6 +198,7 @@ impl World {
             app,
             clock,
             engine,
+            poor_engine,
             dynamodb,
             sqs,
             queue,
