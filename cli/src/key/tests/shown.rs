@@ -197,7 +197,8 @@ async fn lists_and_records_look_like_this() {
       "replaced_by": "key-189deb96b2a4",
       "grace_ends_at": "2027-01-16T08:00:00.000Z",
       "rate_limit": null,
-      "daily_quotas": {}
+      "daily_quotas": {},
+      "audit_text": null
     }
     "#);
     world
