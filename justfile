@@ -33,6 +33,14 @@ conformance *revisions:
 watch:
     tests/watch/run
 
+# Checks the templates: cfn-lint, SAM, rights, the runbook, checkov.
+infra:
+    infra/check
+
+# Deploys template.yaml into MiniStack, uses, updates and deletes it.
+deployment:
+    tests/deployment/run
+
 # Runs stdio hosts against `raglan stdio`.
 stdio:
     tests/stdio/run

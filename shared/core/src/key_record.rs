@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::access::{Grant, Scope};
+use crate::audit::privacy::TextPolicy;
 use crate::catalog::KnowledgeBaseId;
 use crate::clock::Timestamp;
-use crate::key::KeyHash;
+use crate::key::{KeyHash, SUBJECT_FINGERPRINT_PREFIX};
 use crate::tool::Tool;
 
 /// A key's record. The key itself is not in it: [`KeyRecord::key_hash`] is all that is kept.
@@ -63,6 +64,10 @@ pub struct KeyRecord {
     /// Calls per day (UTC) and tool; a tool that is not named takes the deployment's default.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub daily_quotas: BTreeMap<String, u64>,
+    /// What the audit trail keeps of the words of this key's callers; `None` takes the deployment's
+    /// default. What this version does not know is [`TextPolicy::Drop`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub audit_text: Option<TextPolicy>,
 }
 
 /// How a key's knowledge bases are named.
@@ -107,6 +112,12 @@ pub enum Standing {
 }
 
 impl KeyRecord {
+    /// Whether the record says what an OAuth subject may do, and belongs to no key.
+    #[must_use]
+    pub fn is_of_subject(&self) -> bool {
+        self.fingerprint.starts_with(SUBJECT_FINGERPRINT_PREFIX)
+    }
+
     /// Whether the key works at `now`.
     ///
     /// # Errors
@@ -191,6 +202,7 @@ mod tests {
             grace_ends_at: None,
             rate_limit: None,
             daily_quotas: BTreeMap::new(),
+            audit_text: None,
         }
     }
 
@@ -279,10 +291,14 @@ mod tests {
         assert_eq!(key.grant().scope, Scope::None);
         assert_eq!(key.tools, BTreeSet::from([Tool::Retrieve]));
 
+        assert_eq!(key.audit_text, None);
+
         odd["scope"] = "list".into();
+        odd["audit_text"] = "shout".into();
         let key: KeyRecord = serde_json::from_value(odd).unwrap();
         let only = KnowledgeBaseId::parse("ok").unwrap();
         assert_eq!(key.grant().scope, Scope::List(BTreeSet::from([only])));
+        assert_eq!(key.audit_text, Some(TextPolicy::Drop));
     }
 
     #[test]
@@ -295,6 +311,7 @@ mod tests {
                 burst: 10,
             }),
             daily_quotas: BTreeMap::from([("ask".to_owned(), 100)]),
+            audit_text: Some(TextPolicy::Hash),
             ..record()
         };
         let text = serde_json::to_string(&full).unwrap();

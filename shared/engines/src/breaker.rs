@@ -93,6 +93,7 @@ impl Permit<'_> {
     }
 
     /// The engine did not answer, or answered that it is broken. Tells whether this opened the circuit.
+    #[must_use]
     pub fn failed(self, now: Timestamp) -> bool {
         let mut state = self.lock();
         state.failures_in_a_row = state.failures_in_a_row.saturating_add(1);
@@ -125,7 +126,7 @@ mod tests {
 
     fn open(breaker: &CircuitBreaker) {
         for _ in 0..FAILURES_TO_OPEN {
-            breaker.permit(NOW).unwrap().failed(NOW);
+            let _ = breaker.permit(NOW).unwrap().failed(NOW);
         }
     }
 

@@ -338,7 +338,7 @@ impl EngineClient {
             response_max_bytes: self.limits.response_max_bytes,
         };
         let response = self.surroundings.outbound.send(request, bounds).await;
-        let response = response.map_err(Failure::of_transport)?;
+        let response = response.map_err(|error| Failure::of_transport(&error))?;
         self.read(&response, secret)
     }
 
@@ -523,8 +523,8 @@ impl Failure {
         }
     }
 
-    fn of_transport(error: OutboundError) -> Self {
-        match error {
+    fn of_transport(error: &OutboundError) -> Self {
+        match *error {
             // Waiting once more would keep the caller waiting and the engine busy.
             OutboundError::TimedOut(time) => Self {
                 is_outage: time >= LEAST_PATIENCE,
@@ -563,8 +563,8 @@ fn is_json(headers: &HeaderMap) -> bool {
     essence == "application/json" || essence.ends_with("+json")
 }
 
-/// What an engine says about an error, short and safe for the log: the places where `OpenAI`, Dify,
-/// RAGFlow and FastAPI put it.
+/// What an engine says about an error, short and safe for the log. The known engines put it into one of
+/// these places.
 fn message(response: &Response<Bytes>, is_json: bool, secret: Option<&Secret>) -> String {
     let body: Option<Value> = is_json
         .then(|| serde_json::from_slice(response.body()).ok())

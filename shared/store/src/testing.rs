@@ -9,7 +9,7 @@ use aws_sdk_dynamodb::types::{
     ProjectionType, ScalarAttributeType,
 };
 use hyper_util::rt::TokioIo;
-use raglan_core::audit::{AuditEvent, Decision, SCHEMA_VERSION};
+use raglan_core::audit::{AuditEvent, Decision, EventPhase, SCHEMA_VERSION};
 use raglan_core::catalog::{BackendReference, KnowledgeBase, KnowledgeBaseId};
 use raglan_core::clock::Timestamp;
 use raglan_core::key::PlainKey;
@@ -229,6 +229,7 @@ pub(crate) fn key_record(key_id: &str, seed: u64) -> KeyRecord {
         grace_ends_at: None,
         rate_limit: None,
         daily_quotas: BTreeMap::from([("ask".to_owned(), 100)]),
+        audit_text: None,
     }
 }
 
@@ -258,6 +259,9 @@ pub(crate) fn audit_event(event_id: &str) -> AuditEvent {
         event_id: event_id.to_owned(),
         at: Timestamp::from_epoch_seconds(1_800_000_000),
         request_id: "request-1".to_owned(),
+        phase: EventPhase::Outcome,
+        batch_element: None,
+        trace_id: None,
         decision: Decision::Allowed,
         http_status: 200,
         method: Some("tools/call".to_owned()),
@@ -275,6 +279,7 @@ pub(crate) fn audit_event(event_id: &str) -> AuditEvent {
         knowledge_bases: vec!["kb".to_owned()],
         result_count: Some(3),
         guard_findings: BTreeMap::from([("override".to_owned(), 1)]),
+        cut: BTreeSet::new(),
         administration: None,
     }
 }
