@@ -38,14 +38,13 @@ impl OpenKnowledgeBase {
     /// [`Failure::NotFound`] when there is none, [`Failure::Usage`] when there are several to choose
     /// from.
     pub async fn open(choice: &IndexChoice) -> anyhow::Result<Self> {
-        let root = match &choice.index_dir {
-            Some(folder) => folder.clone(),
-            None => {
-                let target = Target::open(&choice.target, MissingFolder::Refuse).await?;
-                let folder = target.index_dir().map(Path::to_owned);
-                target.close().await?;
-                folder?
-            }
+        let root = if let Some(folder) = &choice.index_dir {
+            folder.clone()
+        } else {
+            let target = Target::open(&choice.target, MissingFolder::Refuse).await?;
+            let folder = target.index_dir().map(Path::to_owned);
+            target.close().await?;
+            folder?
         };
         let kb_id = match &choice.kb_id {
             Some(id) => id.clone(),

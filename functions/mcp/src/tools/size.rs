@@ -64,6 +64,7 @@ impl Size {
 }
 
 /// The size of a result.
+#[must_use]
 pub fn of_result(structured: &Map<String, Value>) -> Size {
     let size = Size::of(structured);
     Size {
@@ -73,6 +74,7 @@ pub fn of_result(structured: &Map<String, Value>) -> Size {
 }
 
 /// How many of the items fit, counted from the first; at least one, so that every page leads on.
+#[must_use]
 pub fn fitting(items: &[Value], room: Size) -> usize {
     let mut left = Some(room);
     let fit = items.iter().take_while(|item| {
@@ -83,6 +85,7 @@ pub fn fitting(items: &[Value], room: Size) -> usize {
 }
 
 /// The longest beginning of at most `max_bytes` and `max_tokens` that ends between two characters.
+#[must_use]
 pub fn beginning(text: &str, max_bytes: usize, max_tokens: usize) -> &str {
     let text = &text[..text.floor_char_boundary(max_bytes)];
     let mut weight = 0;
