@@ -52,6 +52,22 @@ pub enum Kind {
     DifyExternal(DifyExternalSettings),
     /// `ragflow`: the HTTP API of RAGFlow.
     RagFlow(RagFlowSettings),
+    /// `bedrock`: knowledge bases of Amazon Bedrock, through the AWS SDK.
+    Bedrock(BedrockSettings),
+}
+
+impl Kind {
+    /// The name of the interface in the configuration.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::OpenAi(_) => "openai",
+            Self::Dify(_) => "dify",
+            Self::DifyExternal(_) => "dify_external",
+            Self::RagFlow(_) => "ragflow",
+            Self::Bedrock(_) => "bedrock",
+        }
+    }
 }
 
 /// `openai`
@@ -120,6 +136,43 @@ pub struct RagFlowSettings {
     pub rerank: Option<String>,
     /// `keyword`: whether a model extracts keywords from the query.
     pub keyword: bool,
+}
+
+/// `bedrock`
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct BedrockSettings {
+    /// The region of the knowledge bases; `None` for the function's own.
+    pub region: Option<String>,
+    /// Where the service's interfaces are, instead of AWS's own addresses.
+    pub endpoint_url: Option<EngineUrl>,
+    /// What the knowledge bases are; `None` when Bedrock is asked (`GetKnowledgeBase`).
+    pub knowledge_base_type: Option<BedrockType>,
+    /// `overrideSearchType`; a store that refuses it is asked without.
+    pub search_type: Option<String>,
+    /// ARN of the reranking model; where it is refused, the search is done without.
+    pub rerank: Option<String>,
+    /// The guardrail that looks at queries and passages.
+    pub guardrail: Option<BedrockGuardrail>,
+    /// Whether a passage's metadata holds what filters ask about, so that it can be checked again.
+    pub tells_metadata: bool,
+}
+
+/// Who keeps the vectors of a knowledge base of Bedrock: searches are written differently.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BedrockType {
+    /// `managed`: Bedrock does.
+    Managed,
+    /// `vector`: a store in the customer's account.
+    Vector,
+}
+
+/// A guardrail of Amazon Bedrock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BedrockGuardrail {
+    /// Its identifier.
+    pub id: String,
+    /// Its version: a number, or `DRAFT`.
+    pub version: String,
 }
 
 /// How an engine calls what raglan knows under a name of its own.
@@ -315,13 +368,18 @@ fn configuration(fields: &mut Fields<'_>) -> Option<Configuration> {
             rerank: fields.text("rerank"),
             keyword: fields.switch("keyword", false),
         }),
+        "bedrock" => Kind::Bedrock(bedrock(fields)),
         _ => {
-            fields.give_up("type", "openai, dify, dify_external or ragflow");
+            fields.give_up("type", "openai, dify, dify_external, ragflow or bedrock");
             return None;
         }
     };
+    let credential = credential(fields);
+    if credential.is_some() && matches!(kind, Kind::Bedrock(_)) {
+        fields.problem("credential", "Bedrock is asked with the role of the function");
+    }
     Some(Configuration {
-        credential: credential(fields),
+        credential,
         limits: ExchangeLimits {
             attempt_timeout: Duration::from_secs(fields.number(
                 "request_timeout_seconds",
@@ -341,6 +399,52 @@ fn configuration(fields: &mut Fields<'_>) -> Option<Configuration> {
         score_threshold: fields.decimal("score_threshold", 0.0, 1.0),
         kind,
     })
+}
+
+fn bedrock(fields: &mut Fields<'_>) -> BedrockSettings {
+    let endpoint_url = fields.text("endpoint_url");
+    let endpoint_url = endpoint_url.and_then(|text| match EngineUrl::parse(&text) {
+        Ok(url) => Some(url),
+        Err(expected) => {
+            fields.problem("endpoint_url", &format!("expected {expected}"));
+            None
+        }
+    });
+    let knowledge_base_type = match fields
+        .word("knowledge_base_type", &["ask", "managed", "vector"])
+        .as_str()
+    {
+        "managed" => Some(BedrockType::Managed),
+        "vector" => Some(BedrockType::Vector),
+        _ => None,
+    };
+    let search_type = match fields
+        .word("search_type", &["default", "hybrid", "semantic"])
+        .as_str()
+    {
+        "hybrid" => Some("HYBRID".to_owned()),
+        "semantic" => Some("SEMANTIC".to_owned()),
+        _ => None,
+    };
+    BedrockSettings {
+        region: fields.text("region"),
+        endpoint_url,
+        knowledge_base_type,
+        search_type,
+        rerank: fields.text("rerank"),
+        guardrail: guardrail(fields),
+        tells_metadata: fields.switch("tells_metadata", true),
+    }
+}
+
+fn guardrail(fields: &mut Fields<'_>) -> Option<BedrockGuardrail> {
+    let mut inner = fields.object("guardrail")?;
+    let guardrail = (inner.required_text("id"), inner.required_text("version"));
+    inner.finish();
+    let (Some(id), Some(version)) = guardrail else {
+        return None;
+    };
+    Some(BedrockGuardrail { id, version })
 }
 
 fn url(fields: &mut Fields<'_>) -> Option<EngineUrl> {

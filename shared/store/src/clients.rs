@@ -12,6 +12,7 @@ use aws_config::timeout::TimeoutConfig;
 use aws_config::{BehaviorVersion, Region, SdkConfig};
 use aws_sdk_dynamodb::config::{Credentials, SharedHttpClient};
 use aws_smithy_http_client::tls::{Provider, rustls_provider::CryptoMode};
+use tokio::sync::OnceCell;
 
 /// Opening a connection, TLS handshake excluded.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -74,6 +75,39 @@ impl AccountChoice {
                 .credentials_provider(credentials);
         }
         loader.region(region).load().await
+    }
+}
+
+/// An account's configuration, loaded when the first client needs it: a function that is never asked
+/// for something does not pay for its client.
+#[derive(Debug)]
+pub struct LazyAccount {
+    choice: AccountChoice,
+    loaded: OnceCell<SdkConfig>,
+}
+
+impl LazyAccount {
+    /// The account that an operator chose, or the environment's.
+    #[must_use]
+    pub const fn of(choice: AccountChoice) -> Self {
+        Self {
+            choice,
+            loaded: OnceCell::const_new(),
+        }
+    }
+
+    /// A configuration that is loaded already: its clients share their connections.
+    #[must_use]
+    pub fn loaded(config: SdkConfig) -> Self {
+        Self {
+            choice: AccountChoice::default(),
+            loaded: OnceCell::new_with(Some(config)),
+        }
+    }
+
+    /// The configuration. Nothing is asked over the network.
+    pub async fn config(&self) -> &SdkConfig {
+        self.loaded.get_or_init(|| self.choice.load()).await
     }
 }
 

@@ -27,7 +27,7 @@ pub mod usage;
 pub use audit_queue::AuditQueue;
 pub use audit_table::{AuditRecord, AuditTable};
 pub use catalog::CatalogStore;
-pub use clients::{AccountChoice, AwsClients};
+pub use clients::{AccountChoice, AwsClients, LazyAccount};
 pub use error::StoreError;
 pub use idempotency::IdempotencyStore;
 pub use keys::{KeyStore, ReadRecord};

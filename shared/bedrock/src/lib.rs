@@ -1,0 +1,23 @@
+//! Amazon Bedrock, through the AWS SDK: its knowledge bases as an engine
+//! ([`raglan_rag::backend::Backend`]), and its models as authors of answers.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`backend`] | knowledge bases: searching, documents, indexing jobs |
+//! | [`converse`] | a model that writes a text |
+//! | `connection`, `exchange` | clients, and one bounded call of the SDK |
+//! | `filters`, `passages`, `listing` | from our words to Bedrock's and back |
+
+pub mod backend;
+mod connection;
+pub mod converse;
+mod exchange;
+mod filters;
+mod listing;
+mod passages;
+mod retrieval;
+
+pub use backend::BedrockBackend;
+
+#[cfg(test)]
+mod testing;
