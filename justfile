@@ -57,6 +57,10 @@ browser:
 field *bootstrap:
     tests/field/run {{ bootstrap }}
 
+# Measures the MCP function beside other Lambda functions, in release mode (--quick, --only, --json).
+performance *options:
+    tests/performance/run {{ options }}
+
 # Checks licences, advisories and sources of the dependencies; needs `cargo install cargo-deny`.
 deny:
     cargo deny check

@@ -215,26 +215,11 @@ pub async fn mint_key(
     random: &dyn Random,
 ) -> anyhow::Result<(PlainKey, KeyRecord)> {
     let key = PlainKey::generate(random)?;
-    let now = clock.now();
+    let (key_id, name) = (ids::key_id(random)?, name.to_owned());
     let record = KeyRecord {
-        key_hash: key.hash(),
-        key_id: format!("key-{}", ids::random_hex::<6>(random)?),
-        name: name.to_owned(),
-        fingerprint: key.fingerprint(),
-        owner: None,
         tools: Tool::ALL.into_iter().collect(),
         scope: ScopeKind::All,
-        kb_ids: std::collections::BTreeSet::new(),
-        enabled: true,
-        created_at: now,
-        expires_at: None,
-        revoked_at: None,
-        last_used_at: None,
-        replaced_by: None,
-        grace_ends_at: None,
-        rate_limit: None,
-        daily_quotas: std::collections::BTreeMap::new(),
-        audit_text: None,
+        ..KeyRecord::without_rights(key.hash(), key.fingerprint(), key_id, name, clock.now())
     };
     keys.put_new(&record).await?;
     Ok((key, record))

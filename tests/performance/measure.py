@@ -181,9 +181,7 @@ def systems(peers, arguments, environment, ours_url, ours_slow_url, stub_url):
     return [
         rust("echo (lambda_http)", "rust-echo"),
         System("raglan", command, ours, our_events),
-        System("raglan, no warm-up", command, {**ours, "WARM_UP": "false"}, last),
         System("raglan, 50 ms connections", command, slow, last),
-        System("raglan, 50 ms connections, no warm-up", command, {**slow, "WARM_UP": "false"}, last),
         rust("rmcp + lambda_http, no store", "rust-rmcp"),
         python("awslabs mcp_lambda_handler", "py1", "awslabs"),
         python("Python SDK + Mangum", "py2", "mangum"),

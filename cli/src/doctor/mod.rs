@@ -8,7 +8,7 @@ mod outside;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use futures::FutureExt as _;
 use raglan_core::ids;
@@ -152,25 +152,12 @@ impl TemporaryKey {
     async fn make(session: &mut Session<'_>) -> anyhow::Result<Self> {
         let key = PlainKey::generate(session.random)?;
         let now = session.clock.now();
+        let (key_id, name) = (ids::key_id(session.random)?, "raglan doctor".to_owned());
         let record = KeyRecord {
-            key_hash: key.hash(),
-            key_id: format!("key-{}", ids::random_hex::<6>(session.random)?),
-            name: "raglan doctor".to_owned(),
-            fingerprint: key.fingerprint(),
-            owner: None,
             tools: BTreeSet::from([Tool::ListKnowledgeBases, Tool::Retrieve]),
             scope: ScopeKind::All,
-            kb_ids: BTreeSet::new(),
-            enabled: true,
-            created_at: now,
             expires_at: Some(now.plus_seconds(TEMPORARY_KEY_SECONDS)),
-            revoked_at: None,
-            last_used_at: None,
-            replaced_by: None,
-            grace_ends_at: None,
-            rate_limit: None,
-            daily_quotas: BTreeMap::new(),
-            audit_text: None,
+            ..KeyRecord::without_rights(key.hash(), key.fingerprint(), key_id, name, now)
         };
         let keys = session.target.keys()?;
         let ledger = session.ledger(WhenUnrecorded::Refuse).await?;

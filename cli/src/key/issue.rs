@@ -1,6 +1,6 @@
 //! New keys: made, taken over from elsewhere, or put in the place of another.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use futures::FutureExt as _;
 use raglan_core::access::{Grant, Reach};
@@ -8,7 +8,6 @@ use raglan_core::clock::Timestamp;
 use raglan_core::ids;
 use raglan_core::key::{KeyHash, PlainKey};
 use raglan_core::key_record::{KeyRecord, ScopeKind};
-use raglan_core::random::Random;
 use raglan_core::rotation::{self, NotRotatable, Rotation, Successor, SuccessorExpiry};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -37,7 +36,7 @@ pub(super) async fn create(
     let record = new_record(
         Identity {
             hash: key.hash(),
-            key_id: new_key_id(session.random)?,
+            key_id: ids::key_id(session.random)?,
             fingerprint: key.fingerprint(),
             name: arguments.name,
         },
@@ -88,7 +87,7 @@ pub(super) async fn import(
                 hash.fingerprint()
             },
             hash,
-            key_id: new_key_id(session.random)?,
+            key_id: ids::key_id(session.random)?,
             name: arguments.name,
         },
         &arguments.grants,
@@ -145,7 +144,7 @@ pub(super) async fn rotate(
     };
     let successor = Successor {
         key_hash: key.hash(),
-        key_id: new_key_id(session.random)?,
+        key_id: ids::key_id(session.random)?,
         fingerprint: key.fingerprint(),
         expires_at,
     };
@@ -218,10 +217,6 @@ struct Identity {
     name: String,
 }
 
-fn new_key_id(random: &dyn Random) -> anyhow::Result<String> {
-    Ok(format!("key-{}", ids::random_hex::<6>(random)?))
-}
-
 fn new_record(
     identity: Identity,
     grants: &NewGrants,
@@ -229,24 +224,19 @@ fn new_record(
 ) -> Result<KeyRecord, Failure> {
     let (scope, kb_ids) = grants::scope(&grants.knowledge_bases)?;
     let mut record = KeyRecord {
-        key_hash: identity.hash,
-        key_id: identity.key_id,
-        name: identity.name,
-        fingerprint: identity.fingerprint,
         owner: grants.owner.clone(),
         tools: grants::tools(&grants.tools)?,
         scope,
         kb_ids,
-        enabled: true,
-        created_at: now,
         expires_at: future(grants.expires.from(now), now)?,
-        revoked_at: None,
-        last_used_at: None,
-        replaced_by: None,
-        grace_ends_at: None,
-        rate_limit: None,
-        daily_quotas: BTreeMap::new(),
         audit_text: grants.audit_text.and_then(AuditTextChoice::policy),
+        ..KeyRecord::without_rights(
+            identity.hash,
+            identity.fingerprint,
+            identity.key_id,
+            identity.name,
+            now,
+        )
     };
     grants::set_limits(&mut record, grants.limits.rate_limit, &grants.limits.quotas);
     Ok(record)

@@ -246,7 +246,7 @@ impl Trail {
         }
     }
 
-    /// The last resort. `raglan audit recover` reads these lines, and a metric counts them.
+    /// The last resort: the whole event in the log, where a metric counts it.
     fn write_to_the_log(&self, event: &AuditEvent, error: &NotSent) {
         let event = serde_json::to_string(event).unwrap_or_default();
         tracing::error!(

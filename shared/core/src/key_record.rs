@@ -112,6 +112,38 @@ pub enum Standing {
 }
 
 impl KeyRecord {
+    /// The record of a system key that works from `now` on and has no right yet: no tool, no knowledge
+    /// base; no end, and the deployment's limits.
+    #[must_use]
+    pub const fn without_rights(
+        key_hash: KeyHash,
+        fingerprint: String,
+        key_id: String,
+        name: String,
+        now: Timestamp,
+    ) -> Self {
+        Self {
+            key_hash,
+            key_id,
+            name,
+            fingerprint,
+            owner: None,
+            tools: BTreeSet::new(),
+            scope: ScopeKind::None,
+            kb_ids: BTreeSet::new(),
+            enabled: true,
+            created_at: now,
+            expires_at: None,
+            revoked_at: None,
+            last_used_at: None,
+            replaced_by: None,
+            grace_ends_at: None,
+            rate_limit: None,
+            daily_quotas: BTreeMap::new(),
+            audit_text: None,
+        }
+    }
+
     /// Whether the record says what an OAuth subject may do, and belongs to no key.
     #[must_use]
     pub fn is_of_subject(&self) -> bool {
@@ -184,26 +216,31 @@ mod tests {
 
     fn record() -> KeyRecord {
         let key = PlainKey::generate(&SequenceRandom::seeded(1)).unwrap();
+        let (id, name) = ("key-1".to_owned(), "test".to_owned());
         KeyRecord {
-            key_hash: key.hash(),
-            key_id: "key-1".to_owned(),
-            name: "test".to_owned(),
-            fingerprint: key.fingerprint(),
-            owner: None,
             tools: BTreeSet::from([Tool::Retrieve]),
             scope: ScopeKind::All,
-            kb_ids: BTreeSet::new(),
-            enabled: true,
-            created_at: NOW.plus_seconds(-100),
-            expires_at: None,
-            revoked_at: None,
-            last_used_at: None,
-            replaced_by: None,
-            grace_ends_at: None,
-            rate_limit: None,
-            daily_quotas: BTreeMap::new(),
-            audit_text: None,
+            ..KeyRecord::without_rights(
+                key.hash(),
+                key.fingerprint(),
+                id,
+                name,
+                NOW.plus_seconds(-100),
+            )
         }
+    }
+
+    #[test]
+    fn a_record_without_rights_permits_no_tool_and_reaches_no_knowledge_base() {
+        let key = PlainKey::generate(&SequenceRandom::seeded(1)).unwrap();
+        let (id, name) = ("key-1".to_owned(), "test".to_owned());
+        let record = KeyRecord::without_rights(key.hash(), key.fingerprint(), id, name, NOW);
+        assert_eq!(record.check(NOW), Ok(()));
+        let grant = record.grant();
+        for tool in Tool::ALL {
+            assert!(grant.permit_tool(tool).is_err(), "{tool}");
+        }
+        assert_eq!(grant.scope, Scope::None);
     }
 
     #[test]

@@ -12,7 +12,7 @@ type Case = (
 
 // A row is a line.
 #[rustfmt::skip]
-const CASES: [Case; 29] = [
+const CASES: [Case; 30] = [
     ("D01", "a denied tool is listed or hinted at", &[("field_cases", "d01_a_denied_tool_is_neither_listed_nor_hinted_at")]),
     ("D02", "a foreign knowledge base can be told from an absent one", &[("field_cases", "d02_a_forbidden_knowledge_base_is_an_absent_one_is_audited_and_is_not_asked")]),
     ("D03", "identifiers must be guessed", &[("field_cases", "d03_without_an_id_the_whole_scope_is_searched_and_the_list_names_it")]),
@@ -25,6 +25,7 @@ const CASES: [Case; 29] = [
     ("D10", "an engine's error text reaches the model", &[("faults", "failure_and_nothing_found_are_different_answers")]),
     ("D11", "a slow engine", &[("faults", "an_engine_that_hangs_is_a_tool_error_before_the_platform_ends_the_call")]),
     ("D12", "more is asked for than the engine gives", &[("field_cases", "d12_no_engine_is_asked_for_more_than_it_gives")]),
+    ("D13", "a setting that the engine refuses", &[("federation", "what_an_engine_did_otherwise_is_told_and_does_not_make_a_result_partial")]),
     ("D14", "an answer over the client's budget", &[("field_cases", "d14_forty_long_passages_are_cut_to_the_limit_and_the_answer_says_so")]),
     ("D15", "an answer over the platform's limit", &[("field_cases", "d15_an_engine_that_returns_ten_megabytes_gets_a_bounded_answer"), ("field_cases", "d15_metadata_without_bounds_does_not_break_the_answer_either")]),
     ("D16", "invisible instructions", &[("bad_input", "engine_text_with_hidden_characters_comes_out_clean_in_text_and_metadata")]),

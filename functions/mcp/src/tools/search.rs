@@ -111,7 +111,7 @@ impl Search {
             asked: selected.iter().map(|kb| kb.id.to_string()).collect(),
             ..Found::default()
         };
-        let (mut results, mut first_error) = (Vec::new(), None);
+        let (mut results, mut failures) = (Vec::new(), Vec::new());
         for (knowledge_base, answer) in selected.iter().zip(answers) {
             let kb_id = &knowledge_base.id;
             match answer {
@@ -131,21 +131,24 @@ impl Search {
                     });
                 }
                 Err(error) => {
-                    tracing::warn!(%kb_id, %error, "a knowledge base did not answer");
                     found.partial = true;
                     found.warnings.push(did_not_answer(kb_id, &error, language));
-                    first_error.get_or_insert(error);
+                    failures.push((kb_id, error));
                 }
             }
         }
         cut_warnings(&mut found.warnings, language);
-        match first_error {
-            Some(error) if results.is_empty() => Err(error),
-            _ => {
-                found.merged = merge(results, self.top_k);
-                Ok(found)
-            }
+        let mut failures = failures.into_iter().peekable();
+        // What ends the call is logged where the caller is told.
+        let ends_the_call = failures.next_if(|_| results.is_empty());
+        for (kb_id, error) in failures {
+            tracing::warn!(%kb_id, %error, "a knowledge base did not answer");
         }
+        if let Some((_, error)) = ends_the_call {
+            return Err(error);
+        }
+        found.merged = merge(results, self.top_k);
+        Ok(found)
     }
 
     /// Asks one engine for no more than it gives, and does not trust it with the filters.

@@ -1,7 +1,7 @@
 //! The whole system in memory: tables and queue as the template defines them, both functions, an
 //! embedded index, an engine that obeys the test, a clock that stands still and repeatable randomness.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -249,25 +249,12 @@ impl World {
         key_id: &str,
         change: impl FnOnce(&mut KeyRecord),
     ) {
+        let (id, name) = (key_id.to_owned(), format!("the key {key_id}"));
+        let now = self.clock.now();
         let mut record = KeyRecord {
-            key_hash: key.hash(),
-            key_id: key_id.to_owned(),
-            name: format!("the key {key_id}"),
-            fingerprint: key.fingerprint(),
-            owner: None,
             tools: Tool::ALL.into_iter().collect(),
             scope: ScopeKind::All,
-            kb_ids: BTreeSet::new(),
-            enabled: true,
-            created_at: self.clock.now(),
-            expires_at: None,
-            revoked_at: None,
-            last_used_at: None,
-            replaced_by: None,
-            grace_ends_at: None,
-            rate_limit: None,
-            daily_quotas: BTreeMap::new(),
-            audit_text: None,
+            ..KeyRecord::without_rights(key.hash(), key.fingerprint(), id, name, now)
         };
         change(&mut record);
         self.keys().put_new(&record).await.unwrap();
