@@ -9,6 +9,8 @@ pub mod embedded;
 pub mod evaluation;
 mod evidence;
 pub mod filter_check;
+pub mod generate;
+pub mod generated;
 pub mod merge;
 pub mod runs;
 mod sentences;
