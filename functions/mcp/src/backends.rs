@@ -3,9 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+#[cfg(feature = "bedrock")]
+use raglan_bedrock::BedrockBackend;
 use raglan_core::catalog::{BackendReference, KnowledgeBase};
 use raglan_engines::adapter::{self, NotAvailable};
 use raglan_engines::call::Surroundings;
+use raglan_engines::configuration::Configuration;
+#[cfg(feature = "bedrock")]
+use raglan_engines::configuration::Kind;
 use raglan_rag::backend::Backend;
 use raglan_rag::embedded::EmbeddedBackend;
 
@@ -29,7 +34,7 @@ impl Backends {
             embedded as Arc<dyn Backend>,
         )]);
         for (name, configuration) in &config.backends {
-            let backend = adapter::build(name, configuration, surroundings)?;
+            let backend = build(name, configuration, surroundings)?;
             backends.by_name.insert(name.clone(), backend);
         }
         Ok(backends)
@@ -52,4 +57,23 @@ impl Backends {
         let backend = self.by_name.get(name).map(AsRef::as_ref);
         backend.ok_or_else(|| ToolError::UnknownBackend(name.clone()))
     }
+}
+
+fn build(
+    name: &str,
+    configuration: &Configuration,
+    surroundings: &Surroundings,
+) -> Result<Arc<dyn Backend>, NotAvailable> {
+    #[cfg(feature = "bedrock")]
+    if let Kind::Bedrock(settings) = &configuration.kind {
+        let backend = BedrockBackend::new(
+            name,
+            configuration,
+            settings,
+            Arc::clone(&surroundings.account),
+            &surroundings.clock,
+        );
+        return Ok(Arc::new(backend));
+    }
+    adapter::build(name, configuration, surroundings)
 }

@@ -9,9 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use futures::future::BoxFuture;
 use raglan_core::clock::Clock;
 use raglan_engines::call::{CallError, ExchangeLimits};
-use raglan_engines::configuration::{
-    AttributeNames, BedrockSettings, BedrockType, Configuration,
-};
+use raglan_engines::configuration::{AttributeNames, BedrockSettings, BedrockType, Configuration};
 use raglan_rag::backend::{
     Abilities, Backend, BackendError, DocumentPage, EngineCall, FilterAbilities, Job,
     KnowledgeBasePage, Retrieval, RetrieveRequest, Statistics,

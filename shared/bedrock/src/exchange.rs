@@ -248,11 +248,7 @@ impl Failure {
         }
     }
 
-    fn of_service(
-        operation: &'static str,
-        status: u16,
-        error: &impl ProvideErrorMetadata,
-    ) -> Self {
+    fn of_service(operation: &'static str, status: u16, error: &impl ProvideErrorMetadata) -> Self {
         let code = error.code().unwrap_or("without a code");
         // Some codes come with their namespace before them.
         let code = code.rsplit('#').next().unwrap_or(code);
@@ -264,9 +260,9 @@ impl Failure {
             .collect();
         let told = format!("{operation}: {code}, HTTP {status}: {message:?}");
         let (error, blame) = match code {
-            "ThrottlingException" | "ServiceQuotaExceededException" | "TooManyRequestsException" => {
-                (BackendError::Throttled.into(), Blame::Request)
-            }
+            "ThrottlingException"
+            | "ServiceQuotaExceededException"
+            | "TooManyRequestsException" => (BackendError::Throttled.into(), Blame::Request),
             "ResourceNotFoundException" => (CallError::NotFound(told), Blame::Request),
             "ValidationException" => {
                 let message = told;
@@ -314,3 +310,6 @@ fn causes(error: &dyn Error) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     line.chars().take(MESSAGE_MAX_CHARS).collect()
 }
+
+#[cfg(test)]
+mod tests;

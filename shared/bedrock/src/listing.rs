@@ -2,8 +2,8 @@
 
 use aws_sdk_bedrockagent::types::{
     DocumentIdentifier, DocumentStatus, IngestionJob, IngestionJobSortBy,
-    IngestionJobSortByAttribute, IngestionJobStatus, IngestionJobSummary, KnowledgeBaseDocumentDetail,
-    KnowledgeBaseStatus, SortOrder,
+    IngestionJobSortByAttribute, IngestionJobStatus, IngestionJobSummary,
+    KnowledgeBaseDocumentDetail, KnowledgeBaseStatus, SortOrder,
 };
 use aws_smithy_types::DateTime;
 use futures::future::join_all;
@@ -132,7 +132,12 @@ impl BedrockBackend {
             let (documents, next) = match asked.await {
                 // Only sources of the types S3 and CUSTOM can be listed.
                 Err(CallError::Rejected { message, .. }) if !is_continued => {
-                    tracing::debug!(knowledge_base, source = source.id, message, "a data source cannot be listed");
+                    tracing::debug!(
+                        knowledge_base,
+                        source = source.id,
+                        message,
+                        "a data source cannot be listed"
+                    );
                     continue;
                 }
                 page => page.map_err(|error| error.about(knowledge_base))?,
@@ -164,7 +169,11 @@ impl BedrockBackend {
         deadline: &Deadline,
     ) -> Result<(Vec<Document>, Option<String>), CallError> {
         let bounds = deadline.bounds()?;
-        let request = self.connection.agent().await.list_knowledge_base_documents();
+        let request = self
+            .connection
+            .agent()
+            .await
+            .list_knowledge_base_documents();
         let request = request
             .knowledge_base_id(reference.knowledge_base)
             .data_source_id(&source.id)
@@ -288,7 +297,10 @@ impl BedrockBackend {
             .customize()
             .config_override(for_agent(&bounds));
         let guard = &self.connection.agent_guard;
-        match guard.run("GetIngestionJob", bounds.time, request.send()).await {
+        match guard
+            .run("GetIngestionJob", bounds.time, request.send())
+            .await
+        {
             Ok(output) => Ok(output.ingestion_job.as_ref().map(told)),
             Err(CallError::NotFound(_)) => Ok(None),
             Err(error) => Err(error.into()),
@@ -324,8 +336,8 @@ fn timestamp(moment: &DateTime) -> Option<Timestamp> {
 /// A document; `None` for one that is being deleted or is gone.
 fn document(detail: &KnowledgeBaseDocumentDetail) -> Option<Document> {
     use DocumentStatus::{
-        DeleteInProgress, Deleting, Ignored, Indexed, InProgress, MetadataPartiallyIndexed, NotFound,
-        PartiallyIndexed, Pending, Starting,
+        DeleteInProgress, Deleting, Ignored, InProgress, Indexed, MetadataPartiallyIndexed,
+        NotFound, PartiallyIndexed, Pending, Starting,
     };
     let status = match detail.status {
         Indexed | PartiallyIndexed | MetadataPartiallyIndexed => "indexed",
@@ -385,7 +397,11 @@ fn embedding(
         .and_then(|vector| vector.embedding_model_configuration())
         .or_else(|| managed?.embedding_model_configuration());
     let dimension = details
-        .and_then(|details| details.bedrock_embedding_model_configuration()?.dimensions())
+        .and_then(|details| {
+            details
+                .bedrock_embedding_model_configuration()?
+                .dimensions()
+        })
         .and_then(|dimensions| u64::try_from(dimensions).ok());
     let id = arn.map(|arn| arn.rsplit('/').next().unwrap_or(arn).to_owned());
     (id, dimension)
@@ -397,7 +413,9 @@ fn told(job: &IngestionJob) -> Job {
         .map_or(0, |statistics| statistics.number_of_documents_failed);
     let (status, reason) = match job.status {
         IngestionJobStatus::Starting => (TaskStatus::Pending, None),
-        IngestionJobStatus::InProgress | IngestionJobStatus::Stopping => (TaskStatus::Running, None),
+        IngestionJobStatus::InProgress | IngestionJobStatus::Stopping => {
+            (TaskStatus::Running, None)
+        }
         IngestionJobStatus::Complete if failed_documents == 0 => (TaskStatus::Succeeded, None),
         IngestionJobStatus::Complete => (
             TaskStatus::Partial,
@@ -424,3 +442,6 @@ fn told(job: &IngestionJob) -> Job {
         updated_at: timestamp(&job.updated_at).unwrap_or(created_at),
     }
 }
+
+#[cfg(test)]
+mod tests;

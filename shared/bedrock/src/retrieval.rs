@@ -2,21 +2,19 @@
 //! <https://docs.aws.amazon.com/bedrock/latest/APIReference/API_agent-runtime_Retrieve.html>
 
 use aws_sdk_bedrockagentruntime::types::{
-    GuadrailAction, GuardrailConfiguration, KnowledgeBaseQuery, KnowledgeBaseRetrievalConfiguration,
-    KnowledgeBaseVectorSearchConfiguration, ManagedSearchBedrockRerankingConfiguration,
-    ManagedSearchBedrockRerankingModelConfiguration, ManagedSearchConfiguration,
-    ManagedSearchRerankingConfiguration, ManagedSearchRerankingConfigurationType,
-    RerankingModelType, SearchType, VectorSearchBedrockRerankingConfiguration,
-    VectorSearchBedrockRerankingModelConfiguration, VectorSearchRerankingConfiguration,
-    VectorSearchRerankingConfigurationType,
+    GuadrailAction, GuardrailConfiguration, KnowledgeBaseQuery,
+    KnowledgeBaseRetrievalConfiguration, KnowledgeBaseVectorSearchConfiguration,
+    ManagedSearchBedrockRerankingConfiguration, ManagedSearchBedrockRerankingModelConfiguration,
+    ManagedSearchConfiguration, ManagedSearchRerankingConfiguration,
+    ManagedSearchRerankingConfigurationType, RerankingModelType, SearchType,
+    VectorSearchBedrockRerankingConfiguration, VectorSearchBedrockRerankingModelConfiguration,
+    VectorSearchRerankingConfiguration, VectorSearchRerankingConfigurationType,
 };
 use aws_smithy_types::error::operation::BuildError;
 use raglan_engines::call::CallError;
 use raglan_engines::configuration::BedrockGuardrail;
 use raglan_engines::hits::{cut_query, least_score, retrieval};
-use raglan_rag::backend::{
-    BackendError, EngineCall, Note, Passage, Retrieval, RetrieveRequest,
-};
+use raglan_rag::backend::{BackendError, EngineCall, Note, Passage, Retrieval, RetrieveRequest};
 
 use crate::backend::{BedrockBackend, Kind, QUERY_MAX_CHARS, Reference, TOP_K_MAX};
 use crate::connection::for_runtime;
@@ -87,7 +85,10 @@ impl BedrockBackend {
         };
         let found = loop {
             let configuration = self.configuration(kind, &reference, request, wishes)?;
-            let refusal = match self.pages(&reference, query, request.top_k, configuration, &deadline).await {
+            let refusal = match self
+                .pages(&reference, query, request.top_k, configuration, &deadline)
+                .await
+            {
                 Ok(found) => break found,
                 Err(refusal) => refusal,
             };
@@ -179,7 +180,13 @@ impl BedrockBackend {
                     .number_of_results(count)
                     .set_filter(filter)
                     .set_reranking_model_type(wishes.rerank.map(|_| RerankingModelType::Custom))
-                    .set_reranking_configuration(wishes.rerank.map(managed_reranking).transpose().map_err(|error| unwritable(&error))?);
+                    .set_reranking_configuration(
+                        wishes
+                            .rerank
+                            .map(managed_reranking)
+                            .transpose()
+                            .map_err(|error| unwritable(&error))?,
+                    );
                 builder.managed_search_configuration(search.build())
             }
             Kind::Vector => {
@@ -187,7 +194,13 @@ impl BedrockBackend {
                     .number_of_results(count)
                     .set_override_search_type(wishes.search_type.map(SearchType::from))
                     .set_filter(filter)
-                    .set_reranking_configuration(wishes.rerank.map(vector_reranking).transpose().map_err(|error| unwritable(&error))?);
+                    .set_reranking_configuration(
+                        wishes
+                            .rerank
+                            .map(vector_reranking)
+                            .transpose()
+                            .map_err(|error| unwritable(&error))?,
+                    );
                 builder.vector_search_configuration(search.build())
             }
             // Bedrock writes a query of its own for tables, and takes no filter for it.
@@ -244,3 +257,6 @@ fn vector_reranking(model: &str) -> Result<VectorSearchRerankingConfiguration, B
 fn unwritable(error: &BuildError) -> BackendError {
     BackendError::Refused(format!("the request cannot be written: {error}"))
 }
+
+#[cfg(test)]
+mod tests;

@@ -28,11 +28,13 @@ pub fn build(
 ) -> Result<Arc<dyn Backend>, NotAvailable> {
     let kind = configuration.kind.name();
     match &configuration.kind {
-        Kind::OpenAi(_) | Kind::Dify(_) | Kind::DifyExternal(_) | Kind::RagFlow(_) => {
-            Err(NotAvailable {
-                name: name.to_owned(),
-                kind,
-            })
-        }
+        Kind::OpenAi(_)
+        | Kind::Dify(_)
+        | Kind::DifyExternal(_)
+        | Kind::RagFlow(_)
+        | Kind::Bedrock(_) => Err(NotAvailable {
+            name: name.to_owned(),
+            kind,
+        }),
     }
 }

@@ -14,6 +14,7 @@ use raglan_core::clock::Clock;
 use raglan_core::random::Random;
 use raglan_outbound::{Bounds, OutboundClient, OutboundError};
 use raglan_rag::backend::{BackendError, EngineCall};
+use raglan_store::{AccountChoice, LazyAccount};
 use serde_json::Value;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc2822;
@@ -50,6 +51,8 @@ pub struct Surroundings {
     pub outbound: Arc<OutboundClient>,
     /// Credentials.
     pub credentials: Arc<Credentials>,
+    /// Region, credentials and connections of engines that are services of AWS.
+    pub account: Arc<LazyAccount>,
     /// The time.
     pub clock: Arc<dyn Clock>,
     /// The randomness of pauses.
@@ -60,9 +63,23 @@ impl Surroundings {
     /// Connections of their own, and the credentials that the environment leads to.
     #[must_use]
     pub fn from_environment(clock: Arc<dyn Clock>, random: Arc<dyn Random>) -> Self {
+        let account = LazyAccount::of(AccountChoice::default());
+        Self::of_account(account, clock, random)
+    }
+
+    /// Connections of their own, and this account of AWS.
+    #[must_use]
+    pub fn of_account(
+        account: LazyAccount,
+        clock: Arc<dyn Clock>,
+        random: Arc<dyn Random>,
+    ) -> Self {
+        let account = Arc::new(account);
+        let credentials = Credentials::of_account(Arc::clone(&account), Arc::clone(&clock));
         Self {
             outbound: Arc::default(),
-            credentials: Arc::new(Credentials::from_environment(Arc::clone(&clock))),
+            credentials: Arc::new(credentials),
+            account,
             clock,
             random,
         }

@@ -70,19 +70,6 @@ impl Kind {
     }
 }
 
-impl Kind {
-    /// The name of the interface in the configuration.
-    #[must_use]
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::OpenAi(_) => "openai",
-            Self::Dify(_) => "dify",
-            Self::DifyExternal(_) => "dify_external",
-            Self::RagFlow(_) => "ragflow",
-        }
-    }
-}
-
 /// `openai`
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenAiSettings {
@@ -393,7 +380,10 @@ fn configuration(fields: &mut Fields<'_>) -> Option<Configuration> {
     };
     let credential = credential(fields);
     if credential.is_some() && matches!(kind, Kind::Bedrock(_)) {
-        fields.problem("credential", "Bedrock is asked with the role of the function");
+        fields.problem(
+            "credential",
+            "Bedrock is asked with the role of the function",
+        );
     }
     Some(Configuration {
         credential,

@@ -12,7 +12,7 @@ use std::time::Duration;
 use aws_config::SdkConfig;
 use raglan_core::clock::{Clock, Timestamp};
 use raglan_rag::backend::BackendError;
-use raglan_store::{AccountChoice, StoreError};
+use raglan_store::{AccountChoice, LazyAccount, StoreError};
 use serde_json::Value;
 use tokio::sync::OnceCell;
 
@@ -133,7 +133,7 @@ type Lookup = dyn Fn(&str) -> Option<String> + Send + Sync;
 /// Reads secrets and keeps them for a while. One for the whole process.
 pub struct Credentials {
     aws: OnceCell<AwsSecrets>,
-    account: AccountChoice,
+    account: Arc<LazyAccount>,
     environment: Box<Lookup>,
     clock: Arc<dyn Clock>,
     slots: Mutex<HashMap<CredentialReference, Slot>>,
@@ -160,12 +160,13 @@ impl Credentials {
     /// Nothing is asked and no client is made before the first secret is needed.
     #[must_use]
     pub fn from_environment(clock: Arc<dyn Clock>) -> Self {
-        Self::of_account(AccountChoice::default(), clock)
+        let account = LazyAccount::of(AccountChoice::default());
+        Self::of_account(Arc::new(account), clock)
     }
 
     /// Reads secrets with an account that an operator chose.
     #[must_use]
-    pub fn of_account(account: AccountChoice, clock: Arc<dyn Clock>) -> Self {
+    pub fn of_account(account: Arc<LazyAccount>, clock: Arc<dyn Clock>) -> Self {
         Self {
             aws: OnceCell::new(),
             account,
@@ -184,7 +185,7 @@ impl Credentials {
     ) -> Self {
         Self {
             aws: OnceCell::new_with(Some(AwsSecrets::new(config))),
-            account: AccountChoice::default(),
+            account: Arc::new(LazyAccount::loaded(config.clone())),
             environment: Box::new(environment),
             clock,
             slots: Mutex::default(),
@@ -293,7 +294,7 @@ impl Credentials {
     }
 
     async fn aws(&self) -> &AwsSecrets {
-        let make = || async { AwsSecrets::new(&self.account.load().await) };
+        let make = || async { AwsSecrets::new(self.account.config().await) };
         self.aws.get_or_init(make).await
     }
 }

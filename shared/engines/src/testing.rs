@@ -7,6 +7,7 @@ use std::time::Duration;
 use raglan_core::clock::{ManualClock, Timestamp};
 use raglan_core::random::SequenceRandom;
 use raglan_outbound::OutboundClient;
+use raglan_store::LazyAccount;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
@@ -211,6 +212,7 @@ pub fn surroundings(clock: &Arc<ManualClock>) -> Surroundings {
     Surroundings {
         outbound: Arc::new(OutboundClient::default()),
         credentials: Arc::new(credentials),
+        account: Arc::new(LazyAccount::loaded(config)),
         clock: Arc::clone(clock) as _,
         random: Arc::new(SequenceRandom::seeded(7)),
     }

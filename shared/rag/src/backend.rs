@@ -254,6 +254,8 @@ pub enum Note {
     WithoutSetting(&'static str),
     /// This many passages broke the filters although the engine was given them; they were dropped.
     FilteredAgain(usize),
+    /// A guardrail of the engine intervened: what was found is withheld.
+    Withheld,
 }
 
 /// A piece of a document.

@@ -118,7 +118,7 @@ impl Search {
                 Ok(answer) => {
                     found.top_k_clamped |= answer.top_k_clamped;
                     for note in &answer.retrieval.notes {
-                        found.partial |= matches!(note, Note::FilteredAgain(_));
+                        found.partial |= matches!(note, Note::FilteredAgain(_) | Note::Withheld);
                         found.warnings.push(told(kb_id, note, language));
                     }
                     results.push((kb_id.clone(), answer.retrieval));
@@ -252,6 +252,11 @@ fn told(kb_id: &KnowledgeBaseId, note: &Note, language: Language) -> String {
              refused.",
             kb_id,
             setting
+        ),
+        Note::Withheld => text!(
+            language,
+            "A guardrail of knowledge base `{kb_id}` stepped in: what its engine found is withheld.",
+            kb_id
         ),
         Note::FilteredAgain(count) => text!(
             language,

@@ -17,7 +17,9 @@ fn every_type_is_read_with_its_settings() {
             "wiki": { "type": "dify_external", "url": "https://wiki.example/dify",
                 "knowledge_bases": [{ "id": "k1", "name": "Wiki" }], "tells_metadata": false },
             "flow": { "type": "ragflow", "url": "https://flow.example", "credential": "ssm:/raglan/flow",
-                "vector_weight": 0.5, "request_timeout_seconds": 20, "moments": "rfc3339" }
+                "vector_weight": 0.5, "request_timeout_seconds": 20, "moments": "rfc3339" },
+            "aws": { "type": "bedrock", "region": "eu-central-1", "search_type": "hybrid",
+                "knowledge_base_type": "managed", "guardrail": { "id": "g", "version": "1" } }
         }"#,
     )
     .unwrap();
@@ -34,6 +36,13 @@ fn every_type_is_read_with_its_settings() {
         panic!("{:?}", engines["wiki"]);
     };
     assert_eq!(settings.knowledge_bases[0].id, "k1");
+    let Kind::Bedrock(settings) = &engines["aws"].kind else {
+        panic!("{:?}", engines["aws"]);
+    };
+    assert_eq!(settings.knowledge_base_type, Some(BedrockType::Managed));
+    assert_eq!(settings.search_type.as_deref(), Some("HYBRID"));
+    assert_eq!(settings.region.as_deref(), Some("eu-central-1"));
+    assert!(settings.rerank.is_none() && settings.tells_metadata);
     assert_eq!(engines["flow"].limits.attempt_timeout.as_secs(), 20);
     assert_eq!(engines["flow"].attributes.moments, MomentFormat::Rfc3339);
 }
@@ -53,6 +62,8 @@ fn one_line_names_every_bad_field_and_no_value() {
             "g": { "type": "dify", "url": "https://g.example/v1", "search_method": "best",
                    "rerank": { "model": "m" } },
             "h": { "type": "dify_external", "url": "https://h.example", "knowledge_bases": [{}, 7] },
+            "j": { "type": "bedrock", "credential": "env:KEY", "knowledge_base_type": "mine",
+                   "endpoint_url": "http://j.example", "guardrail": { "id": "g" } },
             "embedded": {},
             "Upper": {},
             "i": 7
@@ -67,7 +78,11 @@ fn one_line_names_every_bad_field_and_no_value() {
         "c.request_timeout_seconds: expected a number from 1 to 300",
         "c.\"retries\" is not known",
         "c.fields.\"author\" is not known",
-        "d.type: expected openai, dify, dify_external or ragflow",
+        "d.type: expected openai, dify, dify_external, ragflow or bedrock",
+        "j.credential: Bedrock is asked with the role of the function",
+        "j.knowledge_base_type: expected one of ask, managed, vector",
+        "j.endpoint_url: expected an https URL",
+        "j.guardrail.version: is missing",
         "e.type: is missing",
         "f.url: expected a URL without query and fragment",
         "g.search_method: expected one of hybrid_search",
