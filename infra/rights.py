@@ -34,6 +34,15 @@ OPERATIONS = {
     "list_objects_v2": {"s3:ListBucket"},
     "get_secret_value": {"secretsmanager:GetSecretValue"},
     "get_parameter": {"ssm:GetParameter"},
+    "retrieve": {"bedrock:Retrieve"},
+    "get_knowledge_base": {"bedrock:GetKnowledgeBase"},
+    "list_data_sources": {"bedrock:ListDataSources"},
+    "list_knowledge_base_documents": {"bedrock:ListKnowledgeBaseDocuments"},
+    "get_ingestion_job": {"bedrock:GetIngestionJob"},
+    "list_ingestion_jobs": {"bedrock:ListIngestionJobs"},
+    "converse": {"bedrock:InvokeModel"},
+    # Has no resource: operators who look for knowledge bases need it, and no function does.
+    "list_knowledge_bases": set(),
 }
 # What the parts of a transaction are, as the SDK's types are written in the sources.
 TRANSACTION_PARTS = {
@@ -76,6 +85,22 @@ USERS = {
         {"send": [MCP, ADMINISTRATOR], "warm": [MCP]},
     ),
     "shared/store/src/audit_table.rs": ("AuditTable", {"put": [AUDIT], "page": [ADMINISTRATOR]}),
+    "shared/bedrock/src/backend.rs": (
+        "BedrockKnowledgeBaseArns",
+        {"get_knowledge_base": [MCP]},
+    ),
+    "shared/bedrock/src/retrieval.rs": ("BedrockKnowledgeBaseArns", {"pages": [MCP]}),
+    "shared/bedrock/src/listing.rs": (
+        "BedrockKnowledgeBaseArns",
+        {
+            "knowledge_base_page": [ADMINISTRATOR],
+            "sources": [MCP],
+            "documents_of": [MCP],
+            "newest_job": [MCP],
+            "ingestion_job": [MCP],
+        },
+    ),
+    "shared/bedrock/src/converse.rs": ("BedrockModelArns", {"converse": [MCP]}),
     "cli/src/doctor/inside.rs": (
         None,
         {
@@ -103,6 +128,8 @@ RESOURCES = {
 OF_THE_PLATFORM = {
     (MCP, "McpLogGroup"): {"logs:CreateLogStream", "logs:PutLogEvents"},
     (AUDIT, "AuditLogGroup"): {"logs:CreateLogStream", "logs:PutLogEvents"},
+    # Bedrock applies the guardrail of a search or an answer in the name of who asked.
+    (MCP, "BedrockGuardrailArns"): {"bedrock:ApplyGuardrail"},
     # The event source mapping takes messages with the function's role.
     (AUDIT, "AuditQueue"): {"sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"},
     **{

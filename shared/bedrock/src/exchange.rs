@@ -48,6 +48,10 @@ impl Deadline {
         }
     }
 
+    pub(crate) fn has_more_than(&self, time: Duration) -> bool {
+        self.at.saturating_duration_since(Instant::now()) > time + LEAST_TIME
+    }
+
     /// What the next call may take.
     ///
     /// # Errors

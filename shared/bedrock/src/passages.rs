@@ -91,8 +91,8 @@ fn place(location: &RetrievalResultLocation) -> Option<Place> {
         });
     }
     if let Some(sql) = location.sql_location() {
-        return sql.query().map(|query| Place {
-            identity: query.to_owned(),
+        return sql.query.as_ref().map(|query| Place {
+            identity: query.clone(),
             uri: None,
         });
     }
