@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use raglan_core::clock::SystemClock;
 use raglan_core::random::SystemRandom;
+use raglan_engines::call::Surroundings;
 use raglan_store::AwsClients;
 use raglan_telemetry::log;
 use raglan_telemetry::metrics::{self, StandardOutput};
 use raglan_telemetry::settings::BadSettings;
 
+use crate::answers::Answers;
 use crate::app::App;
 use crate::backends::Backends;
 use crate::config::Config;
@@ -24,12 +26,10 @@ pub async fn app_from_environment() -> Result<App, BadSettings> {
         function_name: std::env::var("AWS_LAMBDA_FUNCTION_NAME").unwrap_or_else(|_| "mcp".into()),
     }));
     let clients = AwsClients::from_environment().await;
+    let (clock, random) = (Arc::new(SystemClock), Arc::new(SystemRandom));
+    let surroundings =
+        Surroundings::from_environment(Arc::clone(&clock) as _, Arc::clone(&random) as _);
     let backends = Backends::from_config(&config);
-    Ok(App::new(
-        config,
-        &clients,
-        backends,
-        Arc::new(SystemClock),
-        Arc::new(SystemRandom),
-    ))
+    let answers = Answers::from_config(config.answers.as_ref(), &surroundings)?;
+    Ok(App::new(config, &clients, backends, answers, clock, random))
 }

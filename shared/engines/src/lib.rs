@@ -5,10 +5,12 @@
 //! | [`configuration`] | which engines this deployment has |
 //! | [`credentials`] | where their credentials come from |
 //! | [`call`], [`breaker`] | one bounded exchange over HTTP |
+//! | [`chat`] | answers from a model behind an OpenAI-compatible endpoint |
 //! | [`secret`] | a text that is never shown |
 
 pub mod breaker;
 pub mod call;
+pub mod chat;
 pub mod configuration;
 pub mod credentials;
 pub mod secret;

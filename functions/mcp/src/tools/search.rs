@@ -1,6 +1,7 @@
 //! What `retrieve` and `ask` have in common: the arguments that say where to look, and the looking.
 
 use futures::future::join_all;
+use raglan_core::access::EffectiveScope;
 use raglan_core::catalog::{KnowledgeBase, KnowledgeBaseId};
 use raglan_rag::backend::{BackendError, Filters, Note, Retrieval, RetrieveRequest};
 use raglan_rag::filter_check::drop_what_breaks;
@@ -99,8 +100,20 @@ impl Search {
     /// [`ToolError`] when the caller may not, when an engine cannot apply a filter, or when no engine
     /// gave an answer. Where some did and some did not, the latter are in [`Found::warnings`].
     pub async fn run(&self, call: &ToolCall<'_>) -> Result<Found, ToolError> {
-        let language = call.services.language;
         let scope = call.scope().await?;
+        self.run_in(call, &scope).await
+    }
+
+    /// The same where the scope was read a moment ago.
+    ///
+    /// # Errors
+    /// Those of [`Search::run`].
+    pub async fn run_in(
+        &self,
+        call: &ToolCall<'_>,
+        scope: &EffectiveScope,
+    ) -> Result<Found, ToolError> {
+        let language = call.services.language;
         let selected = scope.select(&self.kb_ids)?;
         if selected.is_empty() {
             return Err(raglan_core::access::Denial::KnowledgeBase.into());
