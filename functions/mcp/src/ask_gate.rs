@@ -232,7 +232,13 @@ impl AskGate {
                 (None, _) => Ok(()),
             }
         };
-        let (place, results) = tokio::join!(place, results);
+        // A store that hangs must not cost the answer that is there.
+        let time = call.time_left().max(RESERVED_FOR_SETTLING);
+        let settled = async { tokio::join!(place, results) };
+        let Ok((place, results)) = tokio::time::timeout(time, settled).await else {
+            tracing::warn!("what a question held was not given back or kept in time");
+            return false;
+        };
         // Whoever took the claim over does the same work, and keeps its turn.
         let is_kept = matches!(results, Ok(()) | Err(StoreError::Conflict { .. }));
         for error in [place.err(), results.err()].into_iter().flatten() {
