@@ -107,7 +107,7 @@ impl LocalSystem {
         };
         let (clock, random) = (Arc::clone(&self.clock), Arc::clone(&self.random));
         let surroundings = Surroundings::from_environment(Arc::clone(&clock), Arc::clone(&random));
-        let backends = Backends::from_config(&config);
+        let backends = Backends::from_config(&config, &surroundings)?;
         let answers = Answers::from_config(config.answers.as_ref(), &surroundings)?;
         Ok(App::new(
             config,

@@ -29,7 +29,8 @@ pub async fn app_from_environment() -> Result<App, BadSettings> {
     let (clock, random) = (Arc::new(SystemClock), Arc::new(SystemRandom));
     let surroundings =
         Surroundings::from_environment(Arc::clone(&clock) as _, Arc::clone(&random) as _);
-    let backends = Backends::from_config(&config);
+    let backends = Backends::from_config(&config, &surroundings)
+        .map_err(|error| BadSettings(vec![error.to_string()]))?;
     let answers = Answers::from_config(config.answers.as_ref(), &surroundings)?;
     Ok(App::new(config, &clients, backends, answers, clock, random))
 }

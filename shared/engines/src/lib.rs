@@ -3,16 +3,21 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`configuration`] | which engines this deployment has |
+//! | [`adapter`] | makes an engine out of its configuration |
+//! | [`attributes`], [`hits`] | what the adapters have in common: attributes, filters, passages |
 //! | [`credentials`] | where their credentials come from |
 //! | [`call`], [`breaker`] | one bounded exchange over HTTP |
 //! | [`chat`] | answers from a model behind an OpenAI-compatible endpoint |
 //! | [`secret`] | a text that is never shown |
 
+pub mod adapter;
+pub mod attributes;
 pub mod breaker;
 pub mod call;
 pub mod chat;
 pub mod configuration;
 pub mod credentials;
+pub mod hits;
 pub mod secret;
 
 #[cfg(test)]
