@@ -416,6 +416,8 @@ mod tests {
             ("DAILY_QUOTAS", "ask=500,delete=1,retrieve=many"),
             ("ASK_CONCURRENCY", "65"),
             ("LIMITER_FAILURE", "open"),
+            ("ANSWERS", r#"{"type":"openai","url":"models.example"}"#),
+            ("SESSION_TTL_SECONDS", "forever"),
             ("AUDIT_MODE", "lax"),
             ("AUDIT_TEXT", "shout"),
             ("RAGLAN_LANGUAGE", "fr"),

@@ -108,12 +108,12 @@ impl ChatEndpoint {
         self.released.notify_one();
     }
 
-    /// The value of `ANSWERS` that leads here. The credential is a variable that cargo sets for tests.
+    /// The value of `ANSWERS` that leads here. The credential is a variable that is set everywhere.
     pub fn configuration(&self) -> String {
         let url = &self.url;
         json!({
             "type": "openai", "url": format!("{url}/v1"), "model": "test-model",
-            "credential": "env:CARGO_PKG_NAME", "max_tokens": 500
+            "credential": "env:PATH", "max_tokens": 500
         })
         .to_string()
     }
