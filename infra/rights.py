@@ -77,6 +77,9 @@ USERS = {
         "StateTable",
         {"claim": [MCP], "keep": [MCP], "free": [MCP]},
     ),
+    "shared/store/src/sessions.rs": ("StateTable", {"append": [MCP], "latest": [MCP]}),
+    # The credentials of engines and of the model that writes answers.
+    "shared/engines/src/credentials.rs": (None, {"secret": [MCP], "parameter": [MCP]}),
     "shared/store/src/leases.rs": ("StateTable", {"try_take": [MCP], "give_back": [MCP]}),
     "shared/store/src/limits.rs": ("StateTable", {"write": [MCP]}),
     "shared/store/src/usage.rs": ("StateTable", {"of": [ADMINISTRATOR]}),
@@ -122,6 +125,8 @@ RESOURCES = {
     ],
     ("cli/src/doctor/inside.rs", "attributes"): ["AuditQueue", "AuditDeadLetterQueue"],
     ("cli/src/doctor/inside.rs", "alarms"): ["Alarms"],
+    ("shared/engines/src/credentials.rs", "secret"): ["SecretArns"],
+    ("shared/engines/src/credentials.rs", "parameter"): ["ParameterArns"],
 }
 
 # Rights that Lambda uses in the function's name, or that go with a service.

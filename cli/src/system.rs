@@ -18,6 +18,7 @@ use raglan_core::key_record::{KeyRecord, ScopeKind};
 use raglan_core::random::{Random, SystemRandom};
 use raglan_core::tool::Tool;
 use raglan_engines::call::Surroundings;
+use raglan_mcp::answers::Answers;
 use raglan_mcp::app::App;
 use raglan_mcp::backends::Backends;
 use raglan_mcp::config::Config;
@@ -107,7 +108,15 @@ impl LocalSystem {
         let (clock, random) = (Arc::clone(&self.clock), Arc::clone(&self.random));
         let surroundings = Surroundings::from_environment(Arc::clone(&clock), Arc::clone(&random));
         let backends = Backends::from_config(&config, &surroundings)?;
-        Ok(App::new(config, &self.clients, backends, clock, random))
+        let answers = Answers::from_config(config.answers.as_ref(), &surroundings)?;
+        Ok(App::new(
+            config,
+            &self.clients,
+            backends,
+            answers,
+            clock,
+            random,
+        ))
     }
 
     /// The environment under which both functions find this system.

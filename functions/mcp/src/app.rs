@@ -14,11 +14,13 @@ use raglan_core::random::Random;
 use raglan_guard::{Guard, GuardOptions};
 use raglan_store::{
     AuditQueue, AwsClients, CatalogStore, IdempotencyStore, KeyStore, LeaseStore, MeterStore,
+    SessionStore,
 };
 use raglan_texts::Language;
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
+use crate::answers::Answers;
 use crate::ask_gate::AskGate;
 use crate::authenticate::{
     AuthenticationError, Caller, Presented, check_token, presented, recognise,
@@ -54,23 +56,28 @@ pub struct App {
 }
 
 impl App {
-    /// The function over these clients and engines. Nothing is asked of the network here.
+    /// The function over these clients, engines and the model that writes answers. Nothing is asked of the network here.
     #[must_use]
     pub fn new(
         config: Config,
         clients: &AwsClients,
         backends: Backends,
+        answers: Answers,
         clock: Arc<dyn Clock>,
         random: Arc<dyn Random>,
     ) -> Self {
         let state = (clients.dynamodb.clone(), config.state_table.clone());
-        let (results, leases, meters) = (
+        let (results, leases, sessions, meters) = (
             IdempotencyStore::new(state.0.clone(), state.1.clone()),
             LeaseStore::new(state.0.clone(), state.1.clone()),
+            SessionStore::new(state.0.clone(), state.1.clone()),
             MeterStore::new(state.0, state.1),
         );
         let services = Services {
             ask_gate: AskGate::new(results, leases, config.ask_concurrency),
+            answers,
+            sessions,
+            session_ttl_seconds: config.session_ttl_seconds,
             catalog: CatalogStore::new(clients.dynamodb.clone(), config.catalog_table.clone()),
             backends,
             guard: Guard::new(GuardOptions {

@@ -13,6 +13,7 @@ use raglan_core::tool::Tool;
 use raglan_rag::backend::BackendError;
 use raglan_store::idempotency::{Claim, Claimed, KeyedCall};
 use raglan_store::leases::Lease;
+use raglan_store::sessions::NewTurn;
 use raglan_store::{IdempotencyStore, LeaseStore, StoreError};
 use raglan_texts::{Language, text};
 use serde_json::{Map, Value};
@@ -69,6 +70,15 @@ impl AskRefused {
     }
 }
 
+/// What became of a question.
+#[derive(Debug)]
+pub struct Asked {
+    /// The result.
+    pub output: ToolOutput,
+    /// What it adds to a conversation.
+    pub turn: Option<NewTurn>,
+}
+
 /// Admits questions.
 #[derive(Debug)]
 pub struct AskGate {
@@ -94,7 +104,8 @@ impl AskGate {
         }
     }
 
-    /// Does `work` for this call, or gives the result of the same call before.
+    /// Does `work` for this call, or gives the result of the same call before. What the work adds to a
+    /// conversation is written before the answer leaves, at the same time as the rest that is settled.
     ///
     /// # Errors
     /// [`ToolError`], that of `work` included.
@@ -102,7 +113,7 @@ impl AskGate {
         &self,
         call: &ToolCall<'_>,
         arguments: &Map<String, Value>,
-        work: impl AsyncFnOnce(&ToolCall<'_>) -> Result<ToolOutput, ToolError>,
+        work: impl AsyncFnOnce(&ToolCall<'_>) -> Result<Asked, ToolError>,
     ) -> Result<ToolOutput, ToolError> {
         let now = call.services.clock.now();
         let time_left_seconds = i64::try_from(call.time_left().as_secs()).unwrap_or(i64::MAX);
@@ -119,7 +130,7 @@ impl AskGate {
         match self.lease(call, now, until).await {
             Ok(lease) => held.lease = lease,
             Err(error) => {
-                self.settle(held, None).await;
+                self.settle(call, held, None).await;
                 return Err(error);
             }
         }
@@ -135,12 +146,27 @@ impl AskGate {
             Ok(outcome) => outcome,
             Err(_elapsed) => Ok(Err(BackendError::TimedOut(inner.time_left()).into())),
         };
-        let result = outcome
-            .as_ref()
-            .ok()
-            .and_then(|result| result.as_ref().ok());
-        self.settle(held, result).await;
-        outcome.unwrap_or_else(|panic| resume_unwind(panic))
+        let asked = match outcome {
+            Ok(Ok(asked)) => asked,
+            failed => {
+                self.settle(call, held, None).await;
+                return match failed {
+                    Ok(result) => result.map(|asked| asked.output),
+                    Err(panic) => resume_unwind(panic),
+                };
+            }
+        };
+        let Asked { mut output, turn } = asked;
+        let has_turn = turn.is_some();
+        let is_kept = self.settle(call, held, Some((&output, turn))).await;
+        if has_turn && !is_kept {
+            let warning = text!(
+                call.services.language,
+                "This turn could not be kept: the next question of this session will not know of it."
+            );
+            warn(&mut output.structured, warning);
+        }
+        Ok(output)
     }
 
     async fn claim(
@@ -184,43 +210,75 @@ impl AskGate {
             .ok_or_else(|| AskRefused::TooManyAtOnce(self.at_once).into())
     }
 
-    /// Gives back what the call holds. A failure here costs nobody's answer: it is logged, and what
-    /// was held ends by itself.
-    async fn settle(&self, held: Held, result: Option<&ToolOutput>) {
+    /// Gives back what the call holds, and keeps what came of it. A failure here costs nobody's answer: it
+    /// is logged, and what was held ends by itself. False when a turn could not be kept.
+    async fn settle(
+        &self,
+        call: &ToolCall<'_>,
+        held: Held,
+        done: Option<(&ToolOutput, Option<NewTurn>)>,
+    ) -> bool {
         let place = async {
             match &held.lease {
                 Some(lease) => self.leases.give_back(lease).await,
                 None => Ok(()),
             }
         };
-        let key = async {
-            match &held.claim {
-                Some(claim) => self.keep_or_free(claim, result).await,
-                None => Ok(()),
+        let results = async {
+            match (&held.claim, done) {
+                (Some(claim), Some((output, turn))) => self.keep(call, claim, output, turn).await,
+                (Some(claim), None) => self.results.free(claim).await,
+                (None, Some((_, Some(turn)))) => call.services.sessions.append(turn).await,
+                (None, _) => Ok(()),
             }
         };
-        let (place, key) = tokio::join!(place, key);
-        for error in [place.err(), key.err()].into_iter().flatten() {
-            tracing::warn!(%error, "something that a question held was not given back");
+        // A store that hangs must not cost the answer that is there.
+        let time = call.time_left().max(RESERVED_FOR_SETTLING);
+        let settled = async { tokio::join!(place, results) };
+        let Ok((place, results)) = tokio::time::timeout(time, settled).await else {
+            tracing::warn!("what a question held was not given back or kept in time");
+            return false;
+        };
+        // Whoever took the claim over does the same work, and keeps its turn.
+        let is_kept = matches!(results, Ok(()) | Err(StoreError::Conflict { .. }));
+        for error in [place.err(), results.err()].into_iter().flatten() {
+            tracing::warn!(%error, "something that a question held was not given back or kept");
         }
+        is_kept
     }
 
-    async fn keep_or_free(
+    /// Keeps a result for its idempotency key, together with its turn.
+    async fn keep(
         &self,
+        call: &ToolCall<'_>,
         claim: &Claim,
-        result: Option<&ToolOutput>,
+        output: &ToolOutput,
+        turn: Option<NewTurn>,
     ) -> Result<(), StoreError> {
-        let text = result.and_then(|result| serde_json::to_string(result).ok());
-        let Some(text) = text else {
+        let Ok(text) = serde_json::to_string(output) else {
             return self.results.free(claim).await;
         };
-        match self.results.keep(claim, &text).await {
+        match self.results.keep(claim, &text, turn.clone()).await {
             Err(error @ StoreError::TooLarge { .. }) => {
                 tracing::warn!(%error, "a result cannot be kept for its idempotency key");
-                self.results.free(claim).await
+                self.results.free(claim).await?;
+                match turn {
+                    Some(turn) => call.services.sessions.append(turn).await,
+                    None => Ok(()),
+                }
             }
             kept => kept,
         }
+    }
+}
+
+/// Adds a warning to a result.
+fn warn(structured: &mut Map<String, Value>, warning: &str) {
+    let warnings = structured
+        .entry("warnings")
+        .or_insert_with(|| Value::Array(Vec::new()));
+    if let Value::Array(warnings) = warnings {
+        warnings.push(warning.into());
     }
 }
 

@@ -10,6 +10,7 @@ use raglan_core::audit::privacy::{Keeper, TextHashKey, TextPolicy};
 use raglan_core::key_record::RateLimit;
 use raglan_core::limits::Limits;
 use raglan_core::tool::Tool;
+use raglan_engines::configuration::answers::{self, AnswerConfiguration};
 use raglan_engines::configuration::{self, Configurations};
 use raglan_telemetry::settings::{BadSettings, Settings};
 use raglan_texts::{LANGUAGE_VARIABLE, Language};
@@ -54,6 +55,10 @@ pub struct Config {
     pub limits: Limits,
     /// `ASK_CONCURRENCY`: questions of one key that may be worked on at the same time; 0 is any number.
     pub ask_concurrency: u32,
+    /// `ANSWERS`: the language model that writes answers; `None` for sentences from the documents.
+    pub answers: Option<AnswerConfiguration>,
+    /// `SESSION_TTL_SECONDS`: how long a turn of a conversation is kept; 0: none is.
+    pub session_ttl_seconds: i64,
     /// `LIMITER_FAILURE`: what happens while tool calls cannot be counted.
     pub limiter_failure: LimiterFailure,
     /// `AUTH_FAILURES_PER_MINUTE`: an address that fails more often is refused; 0 is any number.
@@ -221,6 +226,13 @@ impl Config {
             cursor_secret,
             limits: limits(&mut settings),
             ask_concurrency: settings.number("ASK_CONCURRENCY", 8, 0, 64),
+            answers: answers::from_settings(&mut settings),
+            session_ttl_seconds: settings.number(
+                "SESSION_TTL_SECONDS",
+                24 * 60 * 60,
+                0,
+                30 * 24 * 60 * 60,
+            ),
             limiter_failure: limiter_failure(&mut settings),
             auth_failures_per_minute: settings.number("AUTH_FAILURES_PER_MINUTE", 60, 0, 6000),
             guard_enabled: settings.switch("GUARD_ENABLED", true),
@@ -404,6 +416,8 @@ mod tests {
             ("DAILY_QUOTAS", "ask=500,delete=1,retrieve=many"),
             ("ASK_CONCURRENCY", "65"),
             ("LIMITER_FAILURE", "open"),
+            ("ANSWERS", r#"{"type":"openai","url":"models.example"}"#),
+            ("SESSION_TTL_SECONDS", "forever"),
             ("AUDIT_MODE", "lax"),
             ("AUDIT_TEXT", "shout"),
             ("RAGLAN_LANGUAGE", "fr"),

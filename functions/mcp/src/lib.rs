@@ -1,6 +1,7 @@
 //! The MCP function, from an HTTP request to its answer. Read the files in the order of the steps:
 //! [`app`] names them, [`edge`] → [`authenticate`] → [`limit`] → [`protocol`] → [`tools`] → [`trail`] do them.
 
+pub mod answers;
 pub mod app;
 pub mod ask_gate;
 pub mod authenticate;

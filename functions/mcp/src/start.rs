@@ -10,6 +10,7 @@ use raglan_telemetry::log;
 use raglan_telemetry::metrics::{self, StandardOutput};
 use raglan_telemetry::settings::BadSettings;
 
+use crate::answers::Answers;
 use crate::app::App;
 use crate::backends::Backends;
 use crate::config::Config;
@@ -34,5 +35,6 @@ pub async fn app_from_environment() -> Result<App, BadSettings> {
     );
     let backends = Backends::from_config(&config, &surroundings)
         .map_err(|error| BadSettings(vec![error.to_string()]))?;
-    Ok(App::new(config, &clients, backends, clock, random))
+    let answers = Answers::from_config(config.answers.as_ref(), &surroundings)?;
+    Ok(App::new(config, &clients, backends, answers, clock, random))
 }

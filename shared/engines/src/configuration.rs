@@ -1,6 +1,7 @@
 //! Which engines a deployment has: one JSON object, from names to settings. It holds no credential,
 //! only where each one is.
 
+pub mod answers;
 mod fields;
 
 use std::collections::BTreeMap;

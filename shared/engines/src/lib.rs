@@ -7,12 +7,14 @@
 //! | [`attributes`], [`hits`] | what the adapters have in common: attributes, filters, passages |
 //! | [`credentials`] | where their credentials come from |
 //! | [`call`], [`breaker`] | one bounded exchange over HTTP |
+//! | [`chat`] | answers from a model behind an OpenAI-compatible endpoint |
 //! | [`secret`] | a text that is never shown |
 
 pub mod adapter;
 pub mod attributes;
 pub mod breaker;
 pub mod call;
+pub mod chat;
 pub mod configuration;
 pub mod credentials;
 pub mod hits;

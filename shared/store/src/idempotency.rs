@@ -8,7 +8,7 @@
 
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::operation::put_item::PutItemError;
-use aws_sdk_dynamodb::types::ReturnValuesOnConditionCheckFailure;
+use aws_sdk_dynamodb::types::{Put, ReturnValuesOnConditionCheckFailure, TransactWriteItem};
 use raglan_core::clock::Timestamp;
 use raglan_core::key::KeyHash;
 use raglan_core::tool::Tool;
@@ -16,6 +16,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::error::StoreError;
 use crate::limits::{number, state_key};
+use crate::sessions::NewTurn;
 use crate::table::{Item, text};
 
 /// How long a result is given again, counted from the first call.
@@ -27,6 +28,7 @@ const ARGUMENTS: &str = "arguments_hash";
 const CLAIM: &str = "claim_id";
 const CLAIM_UNTIL: &str = "claim_until_ms";
 const RESULT: &str = "result";
+const TRANSACTION: &str = "TransactWriteItems";
 const REPLAY_UNTIL: &str = "replay_until_ms";
 
 /// The kept results.
@@ -128,12 +130,19 @@ impl IdempotencyStore {
         }
     }
 
-    /// Keeps the result of a claimed call. A claim that ran out and was taken over keeps nothing.
+    /// Keeps the result of a claimed call and, with it or not at all, the turn that the call adds to a
+    /// conversation in the same table: a call that is worked on once more adds no second turn. A claim
+    /// that ran out and was taken over keeps nothing.
     ///
     /// # Errors
     /// [`StoreError`]; `TooLarge` when no item can hold the result, `Conflict` when the claim was taken
     /// over.
-    pub async fn keep(&self, claim: &Claim, result: &str) -> Result<(), StoreError> {
+    pub async fn keep(
+        &self,
+        claim: &Claim,
+        result: &str,
+        turn: Option<NewTurn>,
+    ) -> Result<(), StoreError> {
         if result.len() > RESULT_MAX_BYTES {
             return Err(StoreError::TooLarge {
                 resource: self.table.clone(),
@@ -143,15 +152,37 @@ impl IdempotencyStore {
         }
         let mut item = claim.item.clone();
         item.insert(RESULT.to_owned(), text(result));
-        self.client
-            .put_item()
+        const CONDITION: &str = "claim_id = :claim";
+        let Some(turn) = turn else {
+            self.client
+                .put_item()
+                .table_name(&self.table)
+                .set_item(Some(item))
+                .condition_expression(CONDITION)
+                .set_expression_attribute_values(Some(claim.values()))
+                .send()
+                .await
+                .map_err(|error| StoreError::of_call("PutItem", &self.table, &error))?;
+            return Ok(());
+        };
+        let put = Put::builder()
             .table_name(&self.table)
             .set_item(Some(item))
-            .condition_expression("claim_id = :claim")
+            .condition_expression(CONDITION)
             .set_expression_attribute_values(Some(claim.values()))
+            .build()
+            .map_err(|_| StoreError::Refused {
+                operation: TRANSACTION,
+                resource: self.table.clone(),
+                code: "incomplete".to_owned(),
+            })?;
+        self.client
+            .transact_write_items()
+            .transact_items(TransactWriteItem::builder().put(put).build())
+            .transact_items(turn.into_change(&self.table)?)
             .send()
             .await
-            .map_err(|error| StoreError::of_call("PutItem", &self.table, &error))?;
+            .map_err(|error| StoreError::of_transaction(&self.table, &error))?;
         Ok(())
     }
 
@@ -209,6 +240,7 @@ fn hex_hash(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sessions::{Session, SessionStore, SessionTurn};
     use crate::testing::{Key, create_table, key_record, local_dynamodb};
 
     const NOW: Timestamp = Timestamp::from_epoch_seconds(1_800_000_000);
@@ -254,7 +286,7 @@ mod tests {
             claim(&store, call(&key, "a"), "2", NOW).await,
             Claimed::InProgress
         );
-        store.keep(&first, "the result").await.unwrap();
+        store.keep(&first, "the result", None).await.unwrap();
 
         let done = Claimed::Done("the result".to_owned());
         let last = NOW.plus_seconds(REPLAY_SECONDS - 1);
@@ -273,7 +305,7 @@ mod tests {
         let first = new(claim(&store, call(&one, "a"), "1", NOW).await);
         let other = claim(&store, call(&one, "b"), "2", NOW).await;
         assert_eq!(other, Claimed::OtherArguments);
-        store.keep(&first, "the result").await.unwrap();
+        store.keep(&first, "the result", None).await.unwrap();
         let other = claim(&store, call(&one, "b"), "3", NOW).await;
         assert_eq!(other, Claimed::OtherArguments);
         new(claim(&store, call(&two, "a"), "4", NOW).await);
@@ -291,12 +323,12 @@ mod tests {
         let second = new(claim(&store, call(&key, "c"), "3", later).await);
         // Whoever comes back after its claim was taken over changes nothing.
         for late in [
-            store.keep(&abandoned, "late").await,
+            store.keep(&abandoned, "late", None).await,
             store.free(&abandoned).await,
         ] {
             assert!(matches!(late, Err(StoreError::Conflict { .. })), "{late:?}");
         }
-        store.keep(&second, "the result").await.unwrap();
+        store.keep(&second, "the result", None).await.unwrap();
         let done = Claimed::Done("the result".to_owned());
         assert_eq!(claim(&store, call(&key, "c"), "4", later).await, done);
     }
@@ -313,11 +345,43 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_turn_is_kept_with_the_result_or_not_at_all() {
+        let store = store().await;
+        let key = key_record("key-1", 1).key_hash;
+        let sessions = SessionStore::new(store.client.clone(), "state");
+        let session = Session {
+            key: &key,
+            id: "default",
+        };
+        let turn = SessionTurn {
+            question: "leave?".to_owned(),
+            answer: None,
+            cited: Vec::new(),
+        };
+        let new_turn = || {
+            let expires = NOW.plus_seconds(60);
+            Some(sessions.new_turn(session, "1", &turn, expires).unwrap())
+        };
+        let abandoned = new(claim(&store, call(&key, "a"), "1", NOW).await);
+        let second = new(claim(&store, call(&key, "a"), "2", NOW.plus_seconds(30)).await);
+        let late = store.keep(&abandoned, "late", new_turn()).await;
+        assert!(matches!(late, Err(StoreError::Conflict { .. })), "{late:?}");
+        assert_eq!(sessions.latest(session, NOW).await.unwrap(), []);
+
+        store.keep(&second, "the result", new_turn()).await.unwrap();
+        assert_eq!(sessions.latest(session, NOW).await.unwrap(), [turn.clone()]);
+        let done = Claimed::Done("the result".to_owned());
+        assert_eq!(claim(&store, call(&key, "a"), "3", NOW).await, done);
+    }
+
+    #[tokio::test]
     async fn a_result_that_no_item_can_hold_is_refused_without_asking_the_table() {
         let store = store().await;
         let key = key_record("key-1", 1).key_hash;
         let first = new(claim(&store, call(&key, "a"), "1", NOW).await);
-        let result = store.keep(&first, &"x".repeat(RESULT_MAX_BYTES + 1)).await;
+        let result = store
+            .keep(&first, &"x".repeat(RESULT_MAX_BYTES + 1), None)
+            .await;
         assert!(
             matches!(result, Err(StoreError::TooLarge { .. })),
             "{result:?}"

@@ -5,7 +5,7 @@
 //! |---|---|---|---|
 //! | [`keys`] | keys | the command line | MCP function |
 //! | [`catalog`] | catalogue: knowledge bases and tasks | the command line | MCP function |
-//! | [`limits`], [`leases`], [`idempotency`] | state: what expires | MCP function | MCP function |
+//! | [`limits`], [`leases`], [`idempotency`], [`sessions`] | state: what expires | MCP function | MCP function |
 //! | [`usage`] | state | (counted by [`limits`]) | the command line |
 //! | [`audit_queue`] | audit queue | MCP function | audit function |
 //! | [`audit_table`] | audit | audit function | the command line |
@@ -21,6 +21,7 @@ pub mod idempotency;
 pub mod keys;
 pub mod leases;
 pub mod limits;
+pub mod sessions;
 mod table;
 pub mod usage;
 
@@ -33,6 +34,7 @@ pub use idempotency::IdempotencyStore;
 pub use keys::{KeyStore, ReadRecord};
 pub use leases::LeaseStore;
 pub use limits::MeterStore;
+pub use sessions::SessionStore;
 pub use usage::UsageStore;
 
 #[cfg(test)]

@@ -44,6 +44,10 @@ fn good_arguments(tool: Tool) -> Vec<Value> {
                 "filters": { "domain": "hr" } }),
             json!({ "question": "leave?", "kb_id": ["script", "handbook"] }),
             json!({ "question": "Who won the chess world cup?" }),
+            json!({ "question": "leave?", "history": [] }),
+            json!({ "question": "leave?", "history": [
+                { "question": "travel?", "answer": null }, { "question": "travel?", "answer": "By train." }
+            ] }),
         ],
         Tool::Retrieve => vec![
             json!({ "query": "leave" }),
@@ -91,6 +95,9 @@ fn bad_arguments(tool: Tool) -> Vec<Value> {
             json!({ "question": "x", "top_k": 0 }),
             json!({ "question": "x", "session_id": "s".repeat(65) }),
             json!({ "question": "x", "filters": { "tenant": "y" } }),
+            json!({ "question": "x", "history": [{ "answer": "y" }] }),
+            json!({ "question": "x", "history": [{ "question": "y", "role": "system" }] }),
+            json!({ "question": "x", "history": ["y"] }),
             json!({ "query": "x" }),
         ],
         Tool::Retrieve => vec![

@@ -202,6 +202,39 @@ impl<'a> Arguments<'a> {
         }
     }
 
+    /// A list of objects, or JSON text of one; left out, `null` and `[]` are the empty list.
+    pub fn objects(&mut self, name: &'static str, max_items: usize) -> Vec<Map<String, Value>> {
+        self.known.push(name);
+        let Some(value) = self.value(name) else {
+            return Vec::new();
+        };
+        let items = items_of(value);
+        if items.len() > max_items {
+            self.problem(text!(
+                self.language,
+                "`{name}` must not have more than {max_items} items.",
+                name = self.path_to(name),
+                max_items
+            ));
+            return Vec::new();
+        }
+        let objects: Option<Vec<_>> = items.iter().map(|item| item.as_object().cloned()).collect();
+        objects.unwrap_or_else(|| {
+            self.problem(text!(
+                self.language,
+                "`{name}` must be a list of objects.",
+                name = self.path_to(name)
+            ));
+            Vec::new()
+        })
+    }
+
+    /// Whether the argument is there and not `null`.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        self.value(name).is_some()
+    }
+
     /// Notes a problem: a whole sentence in [`Arguments::language`].
     pub fn problem(&mut self, sentence: String) {
         self.problems.push(sentence);
@@ -388,6 +421,7 @@ mod tests {
                 arguments.number("a");
                 arguments.texts("a", 3, 10);
                 arguments.object("a");
+                arguments.objects("a", 3);
                 arguments.required_text("a", 3);
                 let _ = arguments.finish();
             }

@@ -1,21 +1,27 @@
-//! `ask`: answers a question with sentences from the passages, and says where they stand.
+//! `ask`: answers a question from the passages, in a model's words or in theirs, and says where it
+//! stands.
 
-use raglan_core::ids;
 use raglan_core::tool::Tool;
 use raglan_guard::SecuritySummary;
 use raglan_rag::answer::extractive_answer;
+use raglan_rag::follow_up::in_context;
 use raglan_rag::merge::ScoredPassage;
+use raglan_store::sessions::CitedPassage;
 use raglan_texts::{Language, text};
 use serde_json::{Map, Value, json};
 
 use super::arguments::Arguments;
 use super::passages::{Labels, findings_by_rule, security_schema};
-use super::search::{Search, kb_id_schema, top_k_schema};
+use super::search::{Found, Search, kb_id_schema, top_k_schema};
 use super::size::{Size, beginning};
 use super::{Definition, ToolCall, ToolError, ToolOutput, filters, search};
-use crate::ask_gate::{IDEMPOTENCY_KEY, IDEMPOTENCY_KEY_MAX_CHARS};
+use crate::answers::conversation::{
+    Conversation, ConversationArguments, HISTORY, SESSION_ID, history_schema, session_id_schema,
+};
+use crate::answers::prompt::Material;
+use crate::answers::{GeneratedAnswer, Origin, Written};
+use crate::ask_gate::{Asked, IDEMPOTENCY_KEY, IDEMPOTENCY_KEY_MAX_CHARS};
 
-const SESSION_ID_MAX_CHARS: usize = 64;
 /// Passage text that an answer is looked for in, whatever the engines gave.
 const CONTENT_MAX_BYTES: usize = 64 * 1024;
 
@@ -48,13 +54,8 @@ fn input_schema(language: Language) -> Value {
                 )
             },
             "kb_id": kb_id_schema(language),
-            "session_id": {
-                "type": "string", "minLength": 1, "maxLength": SESSION_ID_MAX_CHARS,
-                "description": text!(
-                    language,
-                    "A name for this conversation; it is given back."
-                )
-            },
+            SESSION_ID: session_id_schema(language),
+            HISTORY: history_schema(language),
             "top_k": top_k_schema(language),
             "filters": filters::schema(language),
             "idempotency_key": {
@@ -72,12 +73,12 @@ fn input_schema(language: Language) -> Value {
 fn output_schema(language: Language) -> Value {
     json!({
         "type": "object",
-        "required": ["answer", "sources", "grounded", "session_id", "engine", "trust", "security"],
+        "required": ["answer", "sources", "grounded", "engine", "trust", "security"],
         "properties": {
             "answer": { "anyOf": [{ "type": "string" }, { "type": "null" }],
                 "description": text!(
                     language,
-                    "Sentences from the documents; [1] points to the source with n = 1."
+                    "The answer, made of the documents; [1] points to the source with n = 1."
                 ) },
             "sources": {
                 "type": "array",
@@ -103,7 +104,21 @@ fn output_schema(language: Language) -> Value {
                     "Whether the documents support the answer; without it there is none."
                 ) },
             "session_id": { "type": "string" },
-            "engine": { "type": "string", "enum": ["extractive"] },
+            "engine": { "type": "string", "enum": ["extractive", "generated"],
+                "description": text!(
+                    language,
+                    "extractive: sentences of the documents. generated: written by a language model from \
+                     the sources."
+                ) },
+            "model": { "type": "string" },
+            "usage": {
+                "type": "object",
+                "required": ["input_tokens", "output_tokens"],
+                "properties": {
+                    "input_tokens": { "type": "integer", "minimum": 0 },
+                    "output_tokens": { "type": "integer", "minimum": 0 }
+                }
+            },
             "trust": { "type": "string", "enum": ["untrusted"] },
             "hint": { "type": "string" },
             "top_k_clamped": { "type": "boolean" },
@@ -119,97 +134,259 @@ fn output_schema(language: Language) -> Value {
     })
 }
 
-pub async fn run(
-    call: &ToolCall<'_>,
-    arguments: &Map<String, Value>,
-) -> Result<ToolOutput, ToolError> {
-    let mut reader = Arguments::new(arguments, "", call.services.language);
+/// Answers a question.
+///
+/// # Errors
+/// [`ToolError`]
+pub async fn run(call: &ToolCall<'_>, arguments: &Map<String, Value>) -> Result<Asked, ToolError> {
+    let language = call.services.language;
+    let mut reader = Arguments::new(arguments, "", language);
     let search = Search::read(&mut reader, "question");
-    let session_id = reader.optional_text("session_id", SESSION_ID_MAX_CHARS);
+    let are_kept = call.services.session_ttl_seconds > 0;
+    let conversation = ConversationArguments::read(&mut reader, are_kept);
     let idempotency_key = reader.optional_text(IDEMPOTENCY_KEY, IDEMPOTENCY_KEY_MAX_CHARS);
     if idempotency_key.is_some_and(|key| key.trim().is_empty()) {
         reader.must_not_be_empty(IDEMPOTENCY_KEY);
     }
     reader.finish()?;
-    let session_id = match session_id.filter(|text| !text.trim().is_empty()) {
-        Some(session_id) => session_id,
-        None => ids::time_sortable(call.services.clock.now(), call.services.random.as_ref())?,
-    };
 
-    let mut found = search.run(call).await?;
-    let passages = &mut found.merged.passages;
+    let conversation = conversation.conversation(call)?;
+    let (scope, earlier) = tokio::try_join!(call.scope(), conversation.earlier(call))?;
+    let earlier = earlier.permitted(&scope);
+    let question = search.query.clone();
+    let before: Vec<&str> = earlier.iter().map(|turn| turn.question.as_str()).collect();
+    let in_context = in_context(&question, &before, search::QUERY_MAX_CHARS).into_owned();
+    let search = Search {
+        query: in_context,
+        ..search
+    };
+    let searching = ToolCall {
+        engines_until: call.services.answers.search_until(call),
+        traceparent: call.traceparent.clone(),
+        ..*call
+    };
+    let mut found = search.run_in(&searching, &scope).await?;
+
     // Half of the result is for the answer, the other one for its sources.
     let room = call.services.max_result.divided_by(2);
-    let mut most_bytes = room.bytes.min(CONTENT_MAX_BYTES);
-    let mut truncated = cut_together(passages, most_bytes);
-    let guard = call.services.guard;
-    let mut security = SecuritySummary::new(call.services.language);
-    let (answer, sources) = loop {
-        let Some(answer) = extractive_answer(&search.query, passages) else {
-            break (None, Vec::new());
-        };
-        let guarded = guard.sanitize(&answer.text);
-        // A sentence may be as long as a passage.
-        if room.without(Size::of(&guarded.text)).is_none() {
-            most_bytes /= 2;
-            truncated |= cut_together(passages, most_bytes);
-            continue;
+    let passages = &mut found.merged.passages;
+    let truncated = cut_together(passages, room.bytes.min(CONTENT_MAX_BYTES));
+    let material = Material {
+        question: &question,
+        passages,
+        earlier: &earlier,
+    };
+    let written = call.services.answers.write(call, material, room).await?;
+    let answer = match written {
+        Some(Written::Answer(answer)) => Answer::generated(answer, truncated, language),
+        Some(Written::NoAnswer(origin)) => Answer {
+            engine: Engine::Generated(origin),
+            ..Answer::none(language)
+        },
+        Some(Written::Withheld(origin)) => Answer {
+            engine: Engine::Generated(origin),
+            withheld: true,
+            ..Answer::none(language)
+        },
+        unwritten => {
+            let questions = [question.as_str(), search.query.as_str()];
+            let mut answer = Answer::extracted(call, &questions, passages, room);
+            answer.truncated |= truncated;
+            if let Some(Written::Nothing(why)) = unwritten {
+                answer.warnings.push(why.told(language).to_owned());
+            }
+            answer
         }
-        security.add(&guarded);
-        let mut labels = Labels::new(guard, &mut security);
-        let cited = answer.citations.iter().filter_map(|at| passages.get(*at));
-        let sources: Vec<Value> = cited
-            .enumerate()
-            .map(|(at, passage)| source(&mut labels, at + 1, passage))
-            .collect();
-        break (Some(guarded.text), sources);
     };
 
-    let grounded = answer.is_some();
+    let cited: Vec<&ScoredPassage> = answer
+        .cited
+        .iter()
+        .filter_map(|at| passages.get(*at))
+        .collect();
+    let ids = cited.iter().map(|scored| CitedPassage {
+        kb_id: scored.kb_id.to_string(),
+        id: scored.passage.id.clone(),
+    });
+    let turn = conversation.new_turn(call, &question, answer.text.as_deref(), ids.collect())?;
+    let mut security = answer.security.clone();
+    let mut labels = Labels::new(call.services.guard, &mut security);
+    let sources: Vec<Value> = cited
+        .into_iter()
+        .enumerate()
+        .map(|(at, passage)| source(&mut labels, at + 1, passage))
+        .collect();
+    let output = output(call, &found, &answer, &conversation, sources, &security);
+    Ok(Asked { output, turn })
+}
+
+/// What is answered.
+struct Answer {
+    text: Option<String>,
+    /// Indexes of the passages that the text cites.
+    cited: Vec<usize>,
+    engine: Engine,
+    withheld: bool,
+    truncated: bool,
+    warnings: Vec<String>,
+    security: SecuritySummary,
+}
+
+/// Who answers.
+enum Engine {
+    Extractive,
+    Generated(Origin),
+}
+
+impl Answer {
+    /// No answer.
+    fn none(language: Language) -> Self {
+        Self {
+            text: None,
+            cited: Vec::new(),
+            engine: Engine::Extractive,
+            withheld: false,
+            truncated: false,
+            warnings: Vec::new(),
+            security: SecuritySummary::new(language),
+        }
+    }
+
+    /// What the model wrote.
+    fn generated(answer: GeneratedAnswer, passages_cut: bool, language: Language) -> Self {
+        let mut warnings = Vec::new();
+        if answer.invented > 0 {
+            warnings.push(text!(
+                language,
+                "Citations that named no passage were taken out of the answer: {count}.",
+                count = answer.invented
+            ));
+        }
+        Self {
+            text: Some(answer.text),
+            cited: answer.cited,
+            engine: Engine::Generated(answer.origin),
+            withheld: false,
+            truncated: answer.truncated || passages_cut,
+            warnings,
+            security: answer.security,
+        }
+    }
+
+    /// Sentences of the passages: for the first of the questions that they answer.
+    fn extracted(
+        call: &ToolCall<'_>,
+        questions: &[&str],
+        passages: &[ScoredPassage],
+        room: Size,
+    ) -> Self {
+        let guard = call.services.guard;
+        let mut passages = passages.to_vec();
+        let mut most_bytes: usize = passages.iter().map(|one| one.passage.content.len()).sum();
+        let mut result = Self::none(call.services.language);
+        loop {
+            let extract = |question: &&str| extractive_answer(question, &passages);
+            let Some(answer) = questions.iter().find_map(extract) else {
+                return result;
+            };
+            let guarded = guard.sanitize(&answer.text);
+            // A sentence may be as long as a passage.
+            if room.without(Size::of(&guarded.text)).is_some() {
+                result.security.add(&guarded);
+                result.text = Some(guarded.text);
+                result.cited = answer.citations;
+                return result;
+            }
+            most_bytes /= 2;
+            result.truncated |= cut_together(&mut passages, most_bytes);
+        }
+    }
+}
+
+fn output(
+    call: &ToolCall<'_>,
+    found: &Found,
+    answer: &Answer,
+    conversation: &Conversation,
+    sources: Vec<Value>,
+    security: &SecuritySummary,
+) -> ToolOutput {
+    let language = call.services.language;
+    let grounded = answer.text.is_some();
     let count = sources.len() as u64;
     let mut structured = Map::new();
     let mut put = |name: &str, value: Value| structured.insert(name.to_owned(), value);
-    put("answer", answer.into());
+    put("answer", answer.text.clone().into());
     put("sources", sources.into());
     put("grounded", grounded.into());
-    put("session_id", session_id.into());
-    put("engine", "extractive".into());
+    if let Some(session_id) = conversation.session_id() {
+        put(SESSION_ID, session_id.into());
+    }
+    match &answer.engine {
+        Engine::Extractive => {
+            put("engine", "extractive".into());
+        }
+        Engine::Generated(origin) => {
+            put("engine", "generated".into());
+            put("model", origin.model.as_str().into());
+            if let Some(usage) = origin.usage {
+                let usage = json!({
+                    "input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens
+                });
+                put("usage", usage);
+            }
+        }
+    }
     put("trust", "untrusted".into());
     if !grounded {
-        let hint = if found.partial {
-            text!(
-                call.services.language,
-                "No answer was found where passages came from, and the warnings say what is missing: the \
-                 same call may find one a little later."
-            )
-        } else {
-            text!(
-                call.services.language,
-                "The documents do not answer this question. Repeating the call will not help: ask in \
-                 other words or in the documents' language, or say that the answer is not there."
-            )
-        };
-        put("hint", hint.into());
+        put(
+            "hint",
+            hint(found.partial, answer.withheld, language).into(),
+        );
     }
     if found.top_k_clamped {
         put("top_k_clamped", true.into());
     }
-    if truncated {
+    if answer.truncated {
         put("truncated", true.into());
     }
-    if !found.warnings.is_empty() {
-        put("warnings", found.warnings.into());
+    let warnings: Vec<&String> = found.warnings.iter().chain(&answer.warnings).collect();
+    if !warnings.is_empty() {
+        put("warnings", json!(warnings));
     }
     put(
         "security",
-        serde_json::to_value(&security).unwrap_or_default(),
+        serde_json::to_value(security).unwrap_or_default(),
     );
-    Ok(ToolOutput {
+    ToolOutput {
         structured,
-        knowledge_bases: found.asked,
+        knowledge_bases: found.asked.clone(),
         result_count: count,
-        guard_findings: findings_by_rule(&security),
-    })
+        guard_findings: findings_by_rule(security),
+    }
+}
+
+/// What to do without an answer.
+fn hint(partial: bool, withheld: bool, language: Language) -> &'static str {
+    if withheld {
+        return text!(
+            language,
+            "A content filter of the language model withheld the answer. Repeating the call will not help: \
+             ask in other words."
+        );
+    }
+    if partial {
+        return text!(
+            language,
+            "No answer was found where passages came from, and the warnings say what is missing: the \
+             same call may find one a little later."
+        );
+    }
+    text!(
+        language,
+        "The documents do not answer this question. Repeating the call will not help: ask in \
+         other words or in the documents' language, or say that the answer is not there."
+    )
 }
 
 /// Cuts the passages to this many bytes of text together: an answer is no longer than what it is made

@@ -26,7 +26,7 @@ use raglan_core::random::{Random, RandomUnavailable};
 use raglan_core::tool::Tool;
 use raglan_guard::Guard;
 use raglan_rag::backend::{BackendError, EngineCall};
-use raglan_store::{CatalogStore, StoreError};
+use raglan_store::{CatalogStore, SessionStore, StoreError};
 use raglan_texts::Language;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -35,6 +35,7 @@ use tokio::time::Instant;
 pub use arguments::InvalidArguments;
 pub use size::Size;
 
+use crate::answers::Answers;
 use crate::ask_gate::{AskGate, AskRefused};
 use crate::authenticate::Caller;
 use crate::backends::Backends;
@@ -50,6 +51,12 @@ pub struct Services {
     pub backends: Backends,
     /// Admits questions.
     pub ask_gate: AskGate,
+    /// Writes answers, where a model is configured.
+    pub answers: Answers,
+    /// Conversations.
+    pub sessions: SessionStore,
+    /// How long a turn of a conversation is kept; 0: none is.
+    pub session_ttl_seconds: i64,
     /// Neutralises retrieved text.
     pub guard: Guard,
     /// Signs cursors.

@@ -105,12 +105,14 @@ const IDENTIFIERS: [&str; 13] = [
     "updated_before",
 ];
 /// The other arguments of ours: their names tell nothing, their values may.
-const ARGUMENTS: [&str; 14] = [
+const ARGUMENTS: [&str; 16] = [
+    "answer",
     "arguments",
     "eq",
     "filters",
     "gt",
     "gte",
+    "history",
     "in",
     "lt",
     "lte",

@@ -125,6 +125,17 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// An object whose fields are not ours.
+    pub(super) fn free_object(&mut self, name: &str) -> Option<Map<String, Value>> {
+        let value = self.values.remove(name)?;
+        if let Value::Object(values) = value {
+            Some(values)
+        } else {
+            self.problem(name, "expected an object");
+            None
+        }
+    }
+
     /// Reads each object of a list with `read`.
     pub(super) fn each_object(&mut self, name: &str, mut read: impl FnMut(&mut Fields<'_>)) {
         let elements = match self.values.remove(name) {

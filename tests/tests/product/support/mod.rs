@@ -1,5 +1,6 @@
 //! What the tests stand on: a whole system in memory, requests into it, and answers out of it.
 
+pub mod chat;
 pub mod engine;
 pub mod environment;
 pub mod gate;

@@ -21,6 +21,8 @@ use raglan_core::key_record::{KeyRecord, ScopeKind};
 use raglan_core::random::SequenceRandom;
 use raglan_core::task::{Task, TaskStatus};
 use raglan_core::tool::Tool;
+use raglan_engines::call::Surroundings;
+use raglan_mcp::answers::Answers;
 use raglan_mcp::app::App;
 use raglan_mcp::backends::Backends;
 use raglan_mcp::config::Config;
@@ -187,12 +189,17 @@ impl World {
             ),
         ];
         let clock = Arc::new(ManualClock::at(Timestamp::parse(NOW).unwrap()));
+        let random = Arc::new(SequenceRandom::seeded(1));
+        let surroundings =
+            Surroundings::from_environment(Arc::clone(&clock) as _, Arc::clone(&random) as _);
+        let answers = Answers::from_config(config.answers.as_ref(), &surroundings).unwrap();
         let app = App::new(
             config,
             &AwsClients::for_local_endpoints(&dynamodb.url, &sqs.url),
             Backends::new(engines),
+            answers,
             Arc::clone(&clock) as _,
-            Arc::new(SequenceRandom::seeded(1)),
+            random,
         );
         Self {
             app,
