@@ -41,6 +41,8 @@ OPERATIONS = {
     "get_ingestion_job": {"bedrock:GetIngestionJob"},
     "list_ingestion_jobs": {"bedrock:ListIngestionJobs"},
     "converse": {"bedrock:InvokeModel"},
+    # Has no resource; the rights to search and to use the model are needed as well.
+    "retrieve_and_generate": set(),
     # Has no resource: operators who look for knowledge bases need it, and no function does.
     "list_knowledge_bases": set(),
 }
@@ -92,6 +94,7 @@ USERS = {
         "BedrockKnowledgeBaseArns",
         {"get_knowledge_base": [MCP]},
     ),
+    "shared/bedrock/src/answer.rs": (None, {"generate": [MCP]}),
     "shared/bedrock/src/retrieval.rs": ("BedrockKnowledgeBaseArns", {"pages": [MCP]}),
     "shared/bedrock/src/listing.rs": (
         "BedrockKnowledgeBaseArns",
@@ -146,6 +149,7 @@ OF_THE_PLATFORM = {
 ON_EVERYTHING = {
     "xray:PutTraceSegments",
     "xray:PutTelemetryRecords",
+    "bedrock:RetrieveAndGenerate",
     "ec2:CreateNetworkInterface",
     "ec2:DescribeNetworkInterfaces",
     "ec2:DescribeSubnets",

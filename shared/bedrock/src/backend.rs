@@ -11,7 +11,7 @@ use raglan_core::clock::Clock;
 use raglan_engines::call::{CallError, ExchangeLimits};
 use raglan_engines::configuration::{AttributeNames, BedrockSettings, BedrockType, Configuration};
 use raglan_rag::backend::{
-    Abilities, Backend, BackendError, DocumentPage, EngineCall, FilterAbilities, Job,
+    Abilities, Backend, BackendError, DocumentPage, EngineAnswer, EngineCall, FilterAbilities, Job,
     KnowledgeBasePage, Retrieval, RetrieveRequest, Statistics,
 };
 use raglan_store::LazyAccount;
@@ -203,6 +203,15 @@ impl Backend for BedrockBackend {
         call: &'a EngineCall,
     ) -> BoxFuture<'a, Result<Retrieval, BackendError>> {
         Box::pin(self.search(knowledge_base, request, call))
+    }
+
+    fn answer<'a>(
+        &'a self,
+        knowledge_base: &'a str,
+        request: &'a RetrieveRequest,
+        call: &'a EngineCall,
+    ) -> BoxFuture<'a, Result<Option<EngineAnswer>, BackendError>> {
+        Box::pin(self.retrieve_and_generate(knowledge_base, request, call))
     }
 
     fn list_documents<'a>(

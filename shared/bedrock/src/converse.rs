@@ -53,7 +53,12 @@ impl ConverseGenerator {
         surroundings: &Surroundings,
     ) -> Self {
         let (account, clock) = (&surroundings.account, &surroundings.clock);
-        Self::of_account(settings, temperature, Arc::clone(account), Arc::clone(clock))
+        Self::of_account(
+            settings,
+            temperature,
+            Arc::clone(account),
+            Arc::clone(clock),
+        )
     }
 
     /// The same, with this account.
@@ -117,7 +122,9 @@ impl ConverseGenerator {
             .set_guardrail_config(guardrail)
             .customize()
             .config_override(override_config);
-        self.guard.run("Converse", bounds.time, request.send()).await
+        self.guard
+            .run("Converse", bounds.time, request.send())
+            .await
     }
 
     fn messages(&self, request: &GenerationRequest) -> Result<Vec<Message>, BuildError> {

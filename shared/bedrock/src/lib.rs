@@ -5,9 +5,11 @@
 //! |---|---|
 //! | [`backend`] | knowledge bases: searching, documents, indexing jobs |
 //! | [`converse`] | a model that writes a text |
+//! | `answer` | Bedrock's own answers from a knowledge base |
 //! | `connection`, `exchange` | clients, and one bounded call of the SDK |
 //! | `filters`, `passages`, `listing` | from our words to Bedrock's and back |
 
+mod answer;
 pub mod backend;
 mod connection;
 pub mod converse;

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use aws_sdk_bedrockagentruntime::types::{
     KnowledgeBaseRetrievalResult, RetrievalResultContent, RetrievalResultLocation,
+    RetrievedReference,
 };
 use aws_smithy_types::{Document, Number};
 use raglan_engines::configuration::AttributeNames;
@@ -18,27 +19,58 @@ const PAGE_KEY: &str = "x-amz-bedrock-kb-document-page-number";
 /// Where Kendra puts a document's title.
 const TITLE_KEY: &str = "x-amz-kendra-document-title";
 
+/// What Bedrock tells of a passage, whether it was searched for or cited.
+pub(crate) struct Told<'a> {
+    pub(crate) content: Option<&'a RetrievalResultContent>,
+    pub(crate) location: Option<&'a RetrievalResultLocation>,
+    pub(crate) metadata: Option<&'a HashMap<String, Document>>,
+    pub(crate) document_id: Option<&'a str>,
+    pub(crate) score: Option<f64>,
+}
+
+impl<'a> From<&'a KnowledgeBaseRetrievalResult> for Told<'a> {
+    fn from(result: &'a KnowledgeBaseRetrievalResult) -> Self {
+        Self {
+            content: result.content(),
+            location: result.location(),
+            metadata: result.metadata(),
+            document_id: result.document_id(),
+            score: result.score(),
+        }
+    }
+}
+
+impl<'a> From<&'a RetrievedReference> for Told<'a> {
+    fn from(reference: &'a RetrievedReference) -> Self {
+        Self {
+            content: reference.content(),
+            location: reference.location(),
+            metadata: reference.metadata(),
+            document_id: None,
+            // Citations have none.
+            score: None,
+        }
+    }
+}
+
 /// The passage; `None` when it has no text (images, audio, video).
-pub(crate) fn passage(
-    result: &KnowledgeBaseRetrievalResult,
-    names: &AttributeNames,
-) -> Option<Passage> {
-    let content = text(result.content()?)?;
-    let metadata = result.metadata().map(object);
-    let told = |key: &str| metadata.as_ref().and_then(|metadata| metadata.get(key));
-    let place = result.location().and_then(place);
+pub(crate) fn passage(told: &Told<'_>, names: &AttributeNames) -> Option<Passage> {
+    let content = text(told.content?)?;
+    let metadata = told.metadata.map(object);
+    let value = |key: &str| metadata.as_ref().and_then(|metadata| metadata.get(key));
+    let place = told.location.and_then(place);
     let document_id = place
         .as_ref()
         .map(|place| place.identity.clone())
-        .or_else(|| result.document_id().map(ToOwned::to_owned))
+        .or_else(|| told.document_id.map(ToOwned::to_owned))
         .unwrap_or_default();
-    let id = CHUNK_ID_KEYS.iter().find_map(|key| told(key)?.as_str());
+    let id = CHUNK_ID_KEYS.iter().find_map(|key| value(key)?.as_str());
     let hit = Hit {
         id: id.map(ToOwned::to_owned),
         filename: file_name(&document_id),
         document_id,
         chunk_index: None,
-        score: score(result.score()),
+        score: score(told.score),
         content,
         attributes: metadata.as_ref(),
     };
@@ -47,9 +79,9 @@ pub(crate) fn passage(
         passage.uri = place.and_then(|place| place.uri);
     }
     if passage.page.is_none() {
-        passage.page = told(PAGE_KEY).and_then(page);
+        passage.page = value(PAGE_KEY).and_then(page);
     }
-    if let Some(title) = told(TITLE_KEY).and_then(Value::as_str)
+    if let Some(title) = value(TITLE_KEY).and_then(Value::as_str)
         && passage.title == passage.filename
     {
         title.clone_into(&mut passage.title);

@@ -150,7 +150,9 @@ impl BedrockBackend {
                 return Ok(Found::Withheld);
             }
             let results = page.retrieval_results.iter();
-            found.extend(results.filter_map(|result| passages::passage(result, &self.attributes)));
+            found.extend(
+                results.filter_map(|result| passages::passage(&result.into(), &self.attributes)),
+            );
             token = page.next_token;
             if token.is_none() || found.len() >= top_k {
                 break;
@@ -254,7 +256,7 @@ fn vector_reranking(model: &str) -> Result<VectorSearchRerankingConfiguration, B
         .build()
 }
 
-fn unwritable(error: &BuildError) -> BackendError {
+pub(crate) fn unwritable(error: &BuildError) -> BackendError {
     BackendError::Refused(format!("the request cannot be written: {error}"))
 }
 

@@ -159,6 +159,9 @@ pub struct BedrockSettings {
     pub guardrail: Option<BedrockGuardrail>,
     /// Whether a passage's metadata holds what filters ask about, so that it can be checked again.
     pub tells_metadata: bool,
+    /// The model with which Bedrock answers questions itself (`RetrieveAndGenerate`); `None` when it only
+    /// searches.
+    pub answer_model: Option<String>,
 }
 
 /// Who keeps the vectors of a knowledge base of Bedrock: searches are written differently.
@@ -442,6 +445,7 @@ fn bedrock(fields: &mut Fields<'_>) -> BedrockSettings {
         rerank: fields.text("rerank"),
         guardrail: guardrail(fields),
         tells_metadata: fields.switch("tells_metadata", true),
+        answer_model: fields.text("answer_model"),
     }
 }
 

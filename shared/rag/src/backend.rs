@@ -46,6 +46,17 @@ pub trait Backend: Send + Sync {
         call: &'a EngineCall,
     ) -> BoxFuture<'a, Result<Retrieval, BackendError>>;
 
+    /// Answers a question from passages that the engine finds itself, where it is configured to do so.
+    /// `None` when it is not, or does not take this question: then its passages are asked for.
+    fn answer<'a>(
+        &'a self,
+        _knowledge_base: &'a str,
+        _request: &'a RetrieveRequest,
+        _call: &'a EngineCall,
+    ) -> BoxFuture<'a, Result<Option<EngineAnswer>, BackendError>> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
+
     /// Lists documents in an order of the engine's own, at most `limit`, from the position that the
     /// page before gave as [`DocumentPage::next`].
     fn list_documents<'a>(
@@ -239,6 +250,17 @@ pub struct Retrieval {
     pub below_threshold: u64,
     /// What the engine had to do otherwise than asked.
     pub notes: Vec<Note>,
+}
+
+/// An answer that an engine wrote.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EngineAnswer {
+    /// The text, in which `[n]` stands for the passage at `n - 1`; `None` when it is withheld.
+    pub text: Option<String>,
+    /// The model that wrote it.
+    pub model: String,
+    /// The passages that the text cites.
+    pub retrieval: Retrieval,
 }
 
 /// Something that an engine did otherwise than asked; callers are told.

@@ -15,6 +15,8 @@ pub mod prompt;
 use std::sync::Arc;
 use std::time::Duration;
 
+#[cfg(feature = "bedrock")]
+use raglan_bedrock::converse::ConverseGenerator;
 use raglan_core::ids;
 use raglan_core::random::RandomUnavailable;
 use raglan_engines::call::Surroundings;
@@ -31,6 +33,7 @@ use raglan_texts::{Language, text};
 use tokio::time::Instant;
 
 use self::prompt::{Material, PromptLimits};
+use crate::tools::search::EngineText;
 use crate::tools::{Size, ToolCall};
 
 /// Left of a call's time for what comes after the model.
@@ -66,6 +69,13 @@ impl Answers {
                 configuration.temperature,
                 surroundings.clone(),
             )),
+            #[cfg(feature = "bedrock")]
+            Model::Bedrock(settings) => Arc::new(ConverseGenerator::new(
+                settings.clone(),
+                configuration.temperature,
+                surroundings,
+            )),
+            #[cfg(not(feature = "bedrock"))]
             Model::Bedrock(_) => {
                 let problem = "ANSWERS.type: this build has no adapter for bedrock";
                 return Err(BadSettings(vec![problem.to_owned()]));
@@ -245,46 +255,68 @@ impl Writer {
             Ok(generation) => generation,
             Err(error) => return Ok(unusable(error.into())),
         };
-        let origin = Origin {
-            model: generation.model.clone(),
-            usage: generation.usage,
-        };
-        let usage = origin.usage;
+        let usage = generation.usage;
         tracing::info!(
-            model = origin.model,
+            model = generation.model,
             input_tokens = usage.map(|usage| usage.input_tokens),
             output_tokens = usage.map(|usage| usage.output_tokens),
             stopped = ?generation.stopped,
             "a model was asked for an answer"
         );
-        let given = &material.passages[..prompt.given];
-        Ok(
-            match read(
-                &generation,
-                Material {
-                    passages: given,
-                    ..material
-                },
-            ) {
-                Ok(Text::NoAnswer) => Written::NoAnswer(origin),
-                Ok(Text::Withheld) => Written::Withheld(origin),
-                Ok(Text::Cited(text)) => {
-                    finish(&text, given.len(), call, room).map_or_else(unusable, |done| {
-                        security.add(&done.guarded);
-                        Written::Answer(GeneratedAnswer {
-                            text: done.guarded.text,
-                            cited: done.cited,
-                            invented: done.invented,
-                            truncated: done.truncated || generation.stopped == Stopped::TooLong,
-                            origin,
-                            security,
-                        })
-                    })
-                }
-                Err(why) => unusable(why),
-            },
-        )
+        let given = Material {
+            passages: &material.passages[..prompt.given],
+            ..material
+        };
+        Ok(judge(&generation, call, given, room, security))
     }
+}
+
+/// An answer that an engine wrote itself, judged as a model's is.
+pub fn written_by_engine(
+    written: EngineText,
+    call: &ToolCall<'_>,
+    material: Material<'_>,
+    room: Size,
+) -> Written {
+    let generation = Generation {
+        text: written.text,
+        stopped: Stopped::Finished,
+        model: written.model,
+        usage: None,
+    };
+    let security = SecuritySummary::new(call.services.language);
+    judge(&generation, call, material, room, security)
+}
+
+/// What can be given to the caller of what was written from these passages.
+fn judge(
+    generation: &Generation,
+    call: &ToolCall<'_>,
+    given: Material<'_>,
+    room: Size,
+    mut security: SecuritySummary,
+) -> Written {
+    let origin = Origin {
+        model: generation.model.clone(),
+        usage: generation.usage,
+    };
+    let text = match read(generation, given) {
+        Ok(Text::NoAnswer) => return Written::NoAnswer(origin),
+        Ok(Text::Withheld) => return Written::Withheld(origin),
+        Ok(Text::Cited(text)) => text,
+        Err(why) => return unusable(why),
+    };
+    finish(&text, given.passages.len(), call, room).map_or_else(unusable, |done| {
+        security.add(&done.guarded);
+        Written::Answer(GeneratedAnswer {
+            text: done.guarded.text,
+            cited: done.cited,
+            invented: done.invented,
+            truncated: done.truncated || generation.stopped == Stopped::TooLong,
+            origin,
+            security,
+        })
+    })
 }
 
 fn unusable(why: Unusable) -> Written {

@@ -19,7 +19,7 @@ use crate::answers::conversation::{
     Conversation, ConversationArguments, HISTORY, SESSION_ID, history_schema, session_id_schema,
 };
 use crate::answers::prompt::Material;
-use crate::answers::{GeneratedAnswer, Origin, Written};
+use crate::answers::{self, GeneratedAnswer, Origin, Written};
 use crate::ask_gate::{Asked, IDEMPOTENCY_KEY, IDEMPOTENCY_KEY_MAX_CHARS};
 
 /// Passage text that an answer is looked for in, whatever the engines gave.
@@ -158,6 +158,7 @@ pub async fn run(call: &ToolCall<'_>, arguments: &Map<String, Value>) -> Result<
     let in_context = in_context(&question, &before, search::QUERY_MAX_CHARS).into_owned();
     let search = Search {
         query: in_context,
+        wants_answer: true,
         ..search
     };
     let searching = ToolCall {
@@ -176,7 +177,10 @@ pub async fn run(call: &ToolCall<'_>, arguments: &Map<String, Value>) -> Result<
         passages,
         earlier: &earlier,
     };
-    let written = call.services.answers.write(call, material, room).await?;
+    let written = match found.written.take() {
+        Some(text) => Some(answers::written_by_engine(text, call, material, room)),
+        None => call.services.answers.write(call, material, room).await?,
+    };
     let answer = match written {
         Some(Written::Answer(answer)) => Answer::generated(answer, truncated, language),
         Some(Written::NoAnswer(origin)) => Answer {

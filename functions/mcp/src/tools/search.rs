@@ -6,7 +6,7 @@ use futures::FutureExt as _;
 use futures::future::join_all;
 use raglan_core::access::EffectiveScope;
 use raglan_core::catalog::{KnowledgeBase, KnowledgeBaseId};
-use raglan_rag::backend::{BackendError, Filters, Note, Retrieval, RetrieveRequest};
+use raglan_rag::backend::{BackendError, EngineAnswer, Filters, Note, Retrieval, RetrieveRequest};
 use raglan_rag::filter_check::drop_what_breaks;
 use raglan_rag::merge::{Merged, merge};
 use raglan_texts::{Language, text};
@@ -67,6 +67,8 @@ pub struct Search {
     pub filters: Filters,
     /// The lowest score.
     pub min_score: Option<f32>,
+    /// Whether an engine that is the only one asked may answer the query itself.
+    pub wants_answer: bool,
 }
 
 impl Search {
@@ -83,6 +85,7 @@ impl Search {
             top_k_clamped: asked > TOP_K_MAX,
             filters,
             min_score: None,
+            wants_answer: false,
         }
     }
 
@@ -124,7 +127,8 @@ impl Search {
         if selected.is_empty() {
             return Err(raglan_core::access::Denial::KnowledgeBase.into());
         }
-        let ask = |&kb| AssertUnwindSafe(self.ask_one(call, kb)).catch_unwind();
+        let wants_answer = self.wants_answer && selected.len() == 1;
+        let ask = |&kb| AssertUnwindSafe(self.ask_one(call, kb, wants_answer)).catch_unwind();
         let answers = join_all(selected.iter().map(ask)).await;
         let mut found = Found {
             top_k_clamped: self.top_k_clamped,
@@ -132,6 +136,7 @@ impl Search {
             ..Found::default()
         };
         let (mut results, mut failures, mut panicked) = (Vec::new(), Vec::new(), None);
+        let mut written = None;
         for (knowledge_base, answer) in selected.iter().zip(answers) {
             let kb_id = &knowledge_base.id;
             let answer = match answer {
@@ -151,6 +156,9 @@ impl Search {
                         found.partial |= matches!(note, Note::FilteredAgain(_) | Note::Withheld);
                         found.warnings.push(told(kb_id, note, language));
                     }
+                    written = answer
+                        .written
+                        .map(|text| (text, answer.retrieval.passages.len()));
                     results.push((kb_id.clone(), answer.retrieval));
                 }
                 // Leaving a filter out would widen the result: the whole call ends.
@@ -181,6 +189,10 @@ impl Search {
             return Err(error);
         }
         found.merged = merge(results, self.top_k);
+        // Where passages were left out, the numbers in the text stand for others.
+        found.written = written
+            .filter(|(_, count)| *count == found.merged.passages.len())
+            .map(|(text, _)| text);
         Ok(found)
     }
 
@@ -189,6 +201,7 @@ impl Search {
         &self,
         call: &ToolCall<'_>,
         knowledge_base: &KnowledgeBase,
+        wants_answer: bool,
     ) -> Result<Answer, ToolError> {
         let backend = call.services.backends.of(knowledge_base)?;
         let abilities = backend.abilities();
@@ -199,8 +212,25 @@ impl Search {
             filters: self.filters.clone(),
         };
         let engine_call = call.engine_call();
-        let work = backend.retrieve(&knowledge_base.backend.id, &request, &engine_call);
-        let mut retrieval = call.wait_for(work).await?;
+        let id = &knowledge_base.backend.id;
+        let answer = if wants_answer {
+            let work = backend.answer(id, &request, &engine_call);
+            answered(call.wait_for(work).await, &knowledge_base.id)?
+        } else {
+            None
+        };
+        let (mut retrieval, mut written) = match answer {
+            Some(answer) => {
+                let model = answer.model;
+                let written = answer.text.map(|text| EngineText { text, model });
+                (answer.retrieval, written)
+            }
+            None => {
+                let work = backend.retrieve(id, &request, &engine_call);
+                (call.wait_for(work).await?, None)
+            }
+        };
+        let given = retrieval.passages.len();
         drop_what_breaks(&self.filters, abilities.tells_metadata, &mut retrieval);
         drop_what_scores_below(self.min_score, &mut retrieval);
         retrieval.passages.truncate(request.top_k);
@@ -210,8 +240,13 @@ impl Search {
             let shown = passage.content.floor_char_boundary(most_bytes);
             passage.content.truncate(shown);
         }
+        if retrieval.passages.len() < given {
+            // The text rests on passages that must not be seen, and its numbers stand for others.
+            written = None;
+        }
         Ok(Answer {
             retrieval,
+            written,
             top_k_clamped: request.top_k < self.top_k,
         })
     }
@@ -225,16 +260,42 @@ fn drop_what_scores_below(min_score: Option<f32>, retrieval: &mut Retrieval) {
     retrieval.below_threshold += (given - retrieval.passages.len()) as u64;
 }
 
+/// The engine's own answer, where it has one; where it failed, its passages may still be found.
+fn answered(
+    outcome: Result<Option<EngineAnswer>, ToolError>,
+    kb_id: &KnowledgeBaseId,
+) -> Result<Option<EngineAnswer>, ToolError> {
+    match outcome {
+        Err(ToolError::Backend(error)) if !matches!(error, BackendError::UnsupportedFilter(_)) => {
+            tracing::warn!(%kb_id, %error, "an engine wrote no answer; its passages are asked for");
+            Ok(None)
+        }
+        outcome => outcome,
+    }
+}
+
 /// What one engine found.
 struct Answer {
     retrieval: Retrieval,
+    written: Option<EngineText>,
     /// Whether the engine gives fewer passages than were asked for.
     top_k_clamped: bool,
+}
+
+/// An answer that an engine wrote itself.
+#[derive(Debug)]
+pub struct EngineText {
+    /// The text; `[n]` stands for the passage at `n - 1`.
+    pub text: String,
+    /// The model that wrote it.
+    pub model: String,
 }
 
 /// What the engines found.
 #[derive(Debug, Default)]
 pub struct Found {
+    /// What the only engine that was asked answers itself.
+    pub written: Option<EngineText>,
     /// The passages in one list.
     pub merged: Merged,
     /// The knowledge bases that were asked.

@@ -45,7 +45,10 @@ fn reply(content: &Value, stop_reason: &str) -> Reply {
 #[tokio::test]
 async fn passages_and_question_are_the_users_and_the_system_prompt_is_ours_alone() {
     let fake = FakeBedrock::start().await;
-    fake.on(LINE, [reply(&json!([{ "text": "Thirty [1]." }]), "end_turn")]);
+    fake.on(
+        LINE,
+        [reply(&json!([{ "text": "Thirty [1]." }]), "end_turn")],
+    );
     let generator = generator(&fake, &json!({ "temperature": 0.5 }));
     let written = generator.generate(&request(), &call()).await.unwrap();
     assert_eq!(
@@ -80,7 +83,13 @@ async fn passages_and_question_are_the_users_and_the_system_prompt_is_ours_alone
 #[tokio::test]
 async fn a_guardrail_is_told_which_part_is_the_source_and_which_the_question() {
     let fake = FakeBedrock::start().await;
-    fake.on(LINE, [reply(&json!([{ "text": "Sorry." }]), "guardrail_intervened")]);
+    fake.on(
+        LINE,
+        [reply(
+            &json!([{ "text": "Sorry." }]),
+            "guardrail_intervened",
+        )],
+    );
     let settings = json!({ "guardrail": { "id": "gr1", "version": "DRAFT" } });
     let generator = generator(&fake, &settings);
     let written = generator.generate(&request(), &call()).await.unwrap();
@@ -180,7 +189,8 @@ async fn a_model_that_says_nothing_is_given_up_at_the_callers_deadline() {
     let generator = generator(&fake, &json!({}));
     let call = EngineCall::within(Duration::from_millis(400));
     let request = request();
-    let written = tokio::time::timeout(Duration::from_secs(30), generator.generate(&request, &call));
+    let written =
+        tokio::time::timeout(Duration::from_secs(30), generator.generate(&request, &call));
     let error = written.await.unwrap().unwrap_err();
     assert!(matches!(error, GenerationError::TimedOut(_)), "{error}");
 }
