@@ -239,7 +239,8 @@ mod tests {
             (&json!(" A title "), &json!(" A title "))
         );
 
-        let none = Attributes::new(&names, Some(&json!("no object")));
+        let no_object = json!("no object");
+        let none = Attributes::new(&names, Some(&no_object));
         assert_eq!(none.text("title"), None);
         assert!(none.metadata().is_empty());
     }
