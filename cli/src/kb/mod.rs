@@ -18,8 +18,8 @@ use crate::ledger::{Change, Subject, WhenUnrecorded};
 use crate::session::{Items, Session, with_session};
 use crate::terminal::{labelled, table};
 
-use self::discover::{configured, discover, surroundings};
 use self::arguments::{AddArguments, EditArguments, KbArguments, KbCommand, OwnerArguments};
+use self::discover::{configured, discover, surroundings};
 
 /// Runs the command.
 ///
