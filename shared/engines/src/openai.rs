@@ -107,8 +107,8 @@ impl OpenAiBackend {
         };
         if !self.is_ranker_refused.load(Ordering::Relaxed) {
             body["ranking_options"] = json!({ "ranker": ranker });
-            let ranked = post(&segments, body);
-            match self.client.send(&ranked, call).await {
+            let first = post(&segments, body);
+            match self.client.send(&first, call).await {
                 // Any refusal may be the ranker's: without it the engine has the last word.
                 Err(CallError::Rejected { .. }) => {}
                 answer => return Ok((answer?, None)),
