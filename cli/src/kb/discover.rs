@@ -7,11 +7,11 @@ use futures::future::join_all;
 use raglan_core::catalog::KnowledgeBase;
 use raglan_core::clock::SystemClock;
 use raglan_core::random::SystemRandom;
-use raglan_engines::adapter::build;
 use raglan_engines::call::Surroundings;
 use raglan_engines::configuration::{Configurations, FILE, INLINE, from_settings};
-use raglan_engines::credentials::Credentials;
+use raglan_mcp::backends::build;
 use raglan_rag::backend::{Backend, BackendError, EngineCall, EngineKnowledgeBase};
+use raglan_store::LazyAccount;
 use raglan_telemetry::settings::Settings;
 use serde::Serialize;
 
@@ -52,18 +52,13 @@ pub(super) fn configured() -> anyhow::Result<Configurations> {
 
 /// Connections and credentials for them, with the account of the deployment where there is one.
 pub(super) fn surroundings(session: &Session<'_>) -> Surroundings {
-    let surroundings =
-        Surroundings::from_environment(Arc::new(SystemClock), Arc::new(SystemRandom));
+    let (clock, random) = (Arc::new(SystemClock), Arc::new(SystemRandom));
     match session.target.aws_config() {
         Some(config) => {
-            let environment = |name: &str| std::env::var(name).ok();
-            let clock = Arc::clone(&surroundings.clock);
-            Surroundings {
-                credentials: Arc::new(Credentials::of_config(config, environment, clock)),
-                ..surroundings
-            }
+            let account = LazyAccount::loaded(config.clone());
+            Surroundings::of_account(account, clock, random)
         }
-        None => surroundings,
+        None => Surroundings::from_environment(clock, random),
     }
 }
 

@@ -58,7 +58,11 @@ impl Backends {
     }
 }
 
-fn build(
+/// The engine `name`, of whichever type this program was built with.
+///
+/// # Errors
+/// [`NotAvailable`]
+pub fn build(
     name: &str,
     configuration: &Configuration,
     surroundings: &Surroundings,

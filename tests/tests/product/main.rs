@@ -13,6 +13,7 @@ mod command_line;
 mod conversations;
 mod deferred_audit;
 mod documents;
+mod engine_answers;
 mod engines;
 mod faults;
 mod federation;

@@ -8,8 +8,8 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use raglan_core::clock::Timestamp;
 use raglan_rag::backend::{
-    Abilities, Backend, BackendError, Document, DocumentPage, DocumentText, EngineCall,
-    FilterAbilities, Job, Note, Passage, Retrieval, RetrieveRequest, Statistics,
+    Abilities, Backend, BackendError, Document, DocumentPage, DocumentText, EngineAnswer,
+    EngineCall, FilterAbilities, Job, Note, Passage, Retrieval, RetrieveRequest, Statistics,
 };
 
 use super::world::NOW;
@@ -23,6 +23,10 @@ pub enum Behaviour {
     Noted(Vec<Passage>, Vec<Note>),
     /// Lists the documents of these passages in their order, at most so many at a time.
     InPages(Vec<Passage>, usize),
+    /// Answers questions itself; its passages are those of the answer.
+    Answers(EngineAnswer),
+    /// Fails when it is asked for an answer, and gives these passages.
+    FailsToAnswer(Vec<Passage>),
     /// Finds nothing.
     Empty,
     /// Panics with a text that nobody may see.
@@ -134,7 +138,9 @@ impl ScriptedEngine {
         match behaviour.unwrap_or(Behaviour::Empty) {
             Behaviour::Passages(passages)
             | Behaviour::Noted(passages, _)
+            | Behaviour::FailsToAnswer(passages)
             | Behaviour::InPages(passages, _) => Ok(passages),
+            Behaviour::Answers(answer) => Ok(answer.retrieval.passages),
             Behaviour::Empty => Ok(Vec::new()),
             Behaviour::Panics => panic!("a panic with a secret-of-the-engine in it"),
             Behaviour::Hangs => {
@@ -180,6 +186,21 @@ impl Backend for ScriptedEngine {
                 passages,
             })
         })
+    }
+
+    fn answer<'a>(
+        &'a self,
+        knowledge_base: &'a str,
+        _request: &'a RetrieveRequest,
+        _call: &'a EngineCall,
+    ) -> BoxFuture<'a, Result<Option<EngineAnswer>, BackendError>> {
+        let behaviour = self.behaviours.lock().unwrap().get(knowledge_base).cloned();
+        let outcome = match behaviour {
+            Some(Behaviour::Answers(answer)) => Ok(Some(answer)),
+            Some(Behaviour::FailsToAnswer(_)) => Err(BackendError::Throttled),
+            _ => Ok(None),
+        };
+        Box::pin(std::future::ready(outcome))
     }
 
     fn list_documents<'a>(

@@ -28,7 +28,7 @@ use raglan_mcp::app::App;
 use raglan_mcp::backends::Backends;
 use raglan_mcp::config::Config;
 use raglan_store::catalog::PutMode;
-use raglan_store::{AccountChoice, AuditTable, AwsClients, CatalogStore, KeyStore};
+use raglan_store::{AccountChoice, AuditTable, AwsClients, CatalogStore, KeyStore, LazyAccount};
 use tempfile::TempDir;
 
 use super::engine::{Behaviour, ScriptedEngine, passage};
