@@ -284,6 +284,8 @@ impl Failure {
             | "ModelNotReadyException"
             | "ModelTimeoutException"
             | "ModelErrorException" => (BackendError::Unavailable(told).into(), Blame::Request),
+            // Something else answered in the service's place.
+            _ if status < 400 => (BackendError::UnreadableAnswer(told).into(), Blame::Request),
             _ if status >= 500 => (BackendError::Unavailable(told).into(), Blame::Service),
             _ => (BackendError::Refused(told).into(), Blame::Request),
         };

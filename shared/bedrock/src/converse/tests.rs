@@ -97,7 +97,7 @@ async fn a_guardrail_is_told_which_part_is_the_source_and_which_the_question() {
     let asked = fake.asked("/converse").pop().unwrap().body;
     assert_eq!(
         asked["guardrailConfig"],
-        json!({ "guardrailIdentifier": "gr1", "guardrailVersion": "DRAFT" })
+        json!({ "guardrailIdentifier": "gr1", "guardrailVersion": "DRAFT", "trace": "disabled" })
     );
     assert_eq!(
         asked["messages"][2]["content"],

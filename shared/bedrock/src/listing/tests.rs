@@ -79,7 +79,8 @@ async fn documents_of_all_sources_are_listed_page_by_page() {
     let backend = fake.backend(&json!({}));
     let (mut listed, mut position) = (Vec::new(), None);
     loop {
-        let page = backend.list_documents(KB, position.as_deref(), 3, &call());
+        let call = call();
+        let page = backend.list_documents(KB, position.as_deref(), 3, &call);
         let page = page.await.unwrap();
         listed.extend(page.documents);
         position = page.next;

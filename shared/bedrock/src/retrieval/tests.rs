@@ -119,7 +119,7 @@ async fn every_filter_is_asked_exactly_as_bedrock_takes_it_in_both_kinds() {
         }
         for (asked, (_, expected)) in fake.searches().iter().zip(&translations) {
             let expected = json!({
-                "retrievalQuery": { "text": "How many days of leave?" },
+                "retrievalQuery": { "type": "TEXT", "text": "How many days of leave?" },
                 "retrievalConfiguration": { place: { "numberOfResults": 5, "filter": expected } },
             });
             assert_eq!(asked, &expected, "{kind}");
@@ -137,7 +137,7 @@ async fn a_search_without_settings_asks_for_nothing_else() {
     assert_eq!(
         fake.searches(),
         [json!({
-            "retrievalQuery": { "text": "How many days of leave?" },
+            "retrievalQuery": { "type": "TEXT", "text": "How many days of leave?" },
             "retrievalConfiguration": { "vectorSearchConfiguration": { "numberOfResults": 5 } },
         })]
     );
