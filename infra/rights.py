@@ -69,8 +69,6 @@ USERS = {
         {"claim": [MCP], "keep": [MCP], "free": [MCP]},
     ),
     "shared/store/src/sessions.rs": ("StateTable", {"append": [MCP], "latest": [MCP]}),
-    # The credentials of engines and of the model that writes answers.
-    "shared/engines/src/credentials.rs": (None, {"secret": [MCP], "parameter": [MCP]}),
     "shared/store/src/leases.rs": ("StateTable", {"try_take": [MCP], "give_back": [MCP]}),
     "shared/store/src/limits.rs": ("StateTable", {"write": [MCP]}),
     "shared/store/src/usage.rs": ("StateTable", {"of": [ADMINISTRATOR]}),
@@ -79,6 +77,8 @@ USERS = {
         {"send": [MCP, ADMINISTRATOR], "warm": [MCP]},
     ),
     "shared/store/src/audit_table.rs": ("AuditTable", {"put": [AUDIT], "page": [ADMINISTRATOR]}),
+    # `raglan kb discover` reads them too, with whatever rights its operator has.
+    "shared/engines/src/credentials.rs": (None, {"secret": [MCP], "parameter": [MCP]}),
     "cli/src/doctor/inside.rs": (
         None,
         {

@@ -24,23 +24,22 @@ impl Backends {
     /// [`NotAvailable`] when there is no adapter for one of them.
     pub fn from_config(config: &Config, surroundings: &Surroundings) -> Result<Self, NotAvailable> {
         let embedded = Arc::new(EmbeddedBackend::new(config.index_dir.clone()));
-        let mut backends = Self::new([(
-            BackendReference::EMBEDDED.to_owned(),
-            embedded as Arc<dyn Backend>,
-        )]);
+        let mut backends = Self {
+            by_name: BTreeMap::new(),
+        };
+        backends = backends.with(BackendReference::EMBEDDED, embedded);
         for (name, configuration) in &config.backends {
             let backend = adapter::build(name, configuration, surroundings)?;
-            backends.by_name.insert(name.clone(), backend);
+            backends = backends.with(name, backend);
         }
         Ok(backends)
     }
 
-    /// These engines.
+    /// These engines and one more, in place of one of the same name.
     #[must_use]
-    pub fn new(by_name: impl IntoIterator<Item = (String, Arc<dyn Backend>)>) -> Self {
-        Self {
-            by_name: by_name.into_iter().collect(),
-        }
+    pub fn with(mut self, name: &str, backend: Arc<dyn Backend>) -> Self {
+        self.by_name.insert(name.to_owned(), backend);
+        self
     }
 
     /// The engine of a knowledge base.

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use raglan_rag::backend::Backend;
 
-use crate::call::Surroundings;
-use crate::configuration::{Configuration, Kind};
+use crate::call::{CredentialHeader, EngineClient, Surroundings};
+use crate::configuration::{Configuration, EngineUrl, Kind};
+use crate::openai::OpenAiBackend;
 
 /// This version has no adapter for the interface.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -24,15 +25,30 @@ pub struct NotAvailable {
 pub fn build(
     name: &str,
     configuration: &Configuration,
-    _surroundings: &Surroundings,
+    surroundings: &Surroundings,
 ) -> Result<Arc<dyn Backend>, NotAvailable> {
-    let kind = configuration.kind.name();
-    match &configuration.kind {
-        Kind::OpenAi(_) | Kind::Dify(_) | Kind::DifyExternal(_) | Kind::RagFlow(_) => {
-            Err(NotAvailable {
+    let client = |url: &EngineUrl, header: &CredentialHeader| {
+        EngineClient::new(
+            name.to_owned(),
+            url.clone(),
+            configuration.credential.clone(),
+            header.clone(),
+            configuration.limits,
+            surroundings.clone(),
+        )
+    };
+    Ok(match &configuration.kind {
+        Kind::OpenAi(settings) => Arc::new(OpenAiBackend::new(
+            client(&settings.url, &settings.credential_header),
+            settings.clone(),
+            configuration.attributes.clone(),
+            configuration.score_threshold,
+        )),
+        Kind::Dify(_) | Kind::DifyExternal(_) | Kind::RagFlow(_) => {
+            return Err(NotAvailable {
                 name: name.to_owned(),
-                kind,
-            })
+                kind: configuration.kind.name(),
+            });
         }
-    }
+    })
 }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`configuration`] | which engines this deployment has |
 //! | [`adapter`] | makes an engine out of its configuration |
+//! | [`openai`] | the read side of `/v1/vector_stores` |
 //! | [`attributes`], [`hits`] | what the adapters have in common: attributes, filters, passages |
 //! | [`credentials`] | where their credentials come from |
 //! | [`call`], [`breaker`] | one bounded exchange over HTTP |
@@ -18,6 +19,7 @@ pub mod chat;
 pub mod configuration;
 pub mod credentials;
 pub mod hits;
+pub mod openai;
 pub mod secret;
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ mod command_line;
 mod conversations;
 mod deferred_audit;
 mod documents;
+mod engines;
 mod faults;
 mod federation;
 mod field_cases;
