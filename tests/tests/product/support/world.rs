@@ -28,7 +28,7 @@ use raglan_mcp::app::App;
 use raglan_mcp::backends::Backends;
 use raglan_mcp::config::Config;
 use raglan_store::catalog::PutMode;
-use raglan_store::{AccountChoice, AuditTable, AwsClients, CatalogStore, KeyStore, LazyAccount};
+use raglan_store::{AccountChoice, AuditTable, AwsClients, CatalogStore, KeyStore};
 use tempfile::TempDir;
 
 use super::engine::{Behaviour, ScriptedEngine, passage};
@@ -84,7 +84,6 @@ async fn surroundings(clock: &Arc<ManualClock>) -> Surroundings {
     Surroundings {
         outbound: Arc::default(),
         credentials: Arc::new(credentials),
-        account: Arc::new(LazyAccount::loaded(account)),
         clock: Arc::clone(clock) as _,
         random: Arc::new(SequenceRandom::seeded(2)),
     }
@@ -197,7 +196,6 @@ impl World {
         let surroundings = surroundings(&clock).await;
         let answers = Answers::from_config(config.answers.as_ref(), &surroundings).unwrap();
         let backends = Backends::from_config(&config, &surroundings)
-            .unwrap()
             .with(ScriptedEngine::KIND, Arc::clone(&engine) as _)
             .with(ScriptedEngine::POOR_KIND, Arc::clone(&poor_engine) as _);
         let app = App::new(
