@@ -8,6 +8,7 @@ use raglan_engines::configuration::answers::parse;
 use serde_json::{Value, json};
 
 use crate::support::chat::{ChatEndpoint, Reply, choice};
+use crate::support::world::ENGINE_KEY;
 use crate::support::{Behaviour, Request, World, call, passage};
 
 const QUESTION: &str = "How many days of leave does every employee get?";
@@ -56,8 +57,7 @@ async fn the_request_to_the_model_is_ours_and_holds_no_key_of_the_caller() {
         first.head
     );
     let head = &first.head;
-    let credential = std::env::var("PATH").unwrap();
-    let credential = format!("authorization: Bearer {}\r\n", credential.trim());
+    let credential = format!("authorization: Bearer {ENGINE_KEY}\r\n");
     assert!(head.contains(&credential), "{head}");
     assert!(head.contains("\r\ntraceparent: 00-"), "{head}");
     let all = format!("{}{}", first.head, first.body);

@@ -108,12 +108,12 @@ impl ChatEndpoint {
         self.released.notify_one();
     }
 
-    /// The value of `ANSWERS` that leads here. The credential is a variable that is set everywhere.
+    /// The value of `ANSWERS` that leads here. The credential is [`super::world::ENGINE_KEY`].
     pub fn configuration(&self) -> String {
         let url = &self.url;
         json!({
             "type": "openai", "url": format!("{url}/v1"), "model": "test-model",
-            "credential": "env:PATH", "max_tokens": 500
+            "credential": "env:ENGINE_KEY", "max_tokens": 500
         })
         .to_string()
     }
