@@ -3,14 +3,25 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`configuration`] | which engines this deployment has |
+//! | [`dify`], [`dify_external`], [`ragflow`] | one adapter each |
+//! | [`attributes`], [`hits`] | what the adapters have in common: attributes, filters, passages |
+//! | [`metadata_condition`], [`paging`], [`reply`] | what these three have in common |
 //! | [`credentials`] | where their credentials come from |
 //! | [`call`], [`breaker`] | one bounded exchange over HTTP |
 //! | [`secret`] | a text that is never shown |
 
+pub mod attributes;
 pub mod breaker;
 pub mod call;
 pub mod configuration;
 pub mod credentials;
+pub mod dify;
+pub mod dify_external;
+pub mod hits;
+mod metadata_condition;
+mod paging;
+pub mod ragflow;
+mod reply;
 pub mod secret;
 
 #[cfg(test)]
