@@ -4,33 +4,42 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use raglan_core::catalog::{BackendReference, KnowledgeBase};
+use raglan_engines::adapter::{self, NotAvailable};
+use raglan_engines::call::Surroundings;
 use raglan_rag::backend::Backend;
 use raglan_rag::embedded::EmbeddedBackend;
 
 use crate::config::Config;
 use crate::tools::ToolError;
 
-/// The configured engines, by kind.
+/// The configured engines, by the name that the catalogue has for each.
 pub struct Backends {
-    by_kind: BTreeMap<String, Arc<dyn Backend>>,
+    by_name: BTreeMap<String, Arc<dyn Backend>>,
 }
 
 impl Backends {
-    /// The engines that the configuration names.
-    #[must_use]
-    pub fn from_config(config: &Config) -> Self {
-        let embedded = EmbeddedBackend::new(config.index_dir.clone());
-        Self::new([(
+    /// The embedded engine and those that the configuration names. Nothing is asked of any of them.
+    ///
+    /// # Errors
+    /// [`NotAvailable`] when there is no adapter for one of them.
+    pub fn from_config(config: &Config, surroundings: &Surroundings) -> Result<Self, NotAvailable> {
+        let embedded = Arc::new(EmbeddedBackend::new(config.index_dir.clone()));
+        let mut backends = Self::new([(
             BackendReference::EMBEDDED.to_owned(),
-            Arc::new(embedded) as Arc<dyn Backend>,
-        )])
+            embedded as Arc<dyn Backend>,
+        )]);
+        for (name, configuration) in &config.backends {
+            let backend = adapter::build(name, configuration, surroundings)?;
+            backends.by_name.insert(name.clone(), backend);
+        }
+        Ok(backends)
     }
 
     /// These engines.
     #[must_use]
-    pub fn new(by_kind: impl IntoIterator<Item = (String, Arc<dyn Backend>)>) -> Self {
+    pub fn new(by_name: impl IntoIterator<Item = (String, Arc<dyn Backend>)>) -> Self {
         Self {
-            by_kind: by_kind.into_iter().collect(),
+            by_name: by_name.into_iter().collect(),
         }
     }
 
@@ -39,8 +48,8 @@ impl Backends {
     /// # Errors
     /// [`ToolError::UnknownBackend`] when it is not configured.
     pub fn of(&self, knowledge_base: &KnowledgeBase) -> Result<&dyn Backend, ToolError> {
-        let kind = &knowledge_base.backend.kind;
-        let backend = self.by_kind.get(kind).map(AsRef::as_ref);
-        backend.ok_or_else(|| ToolError::UnknownBackend(kind.clone()))
+        let name = &knowledge_base.backend.kind;
+        let backend = self.by_name.get(name).map(AsRef::as_ref);
+        backend.ok_or_else(|| ToolError::UnknownBackend(name.clone()))
     }
 }

@@ -10,6 +10,7 @@ use raglan_core::audit::privacy::{Keeper, TextHashKey, TextPolicy};
 use raglan_core::key_record::RateLimit;
 use raglan_core::limits::Limits;
 use raglan_core::tool::Tool;
+use raglan_engines::configuration::{self, Configurations};
 use raglan_telemetry::settings::{BadSettings, Settings};
 use raglan_texts::{LANGUAGE_VARIABLE, Language};
 use sha2::{Digest, Sha256};
@@ -31,6 +32,8 @@ pub struct Config {
     /// `INDEX_DIR`: folder that holds the embedded indexes, one folder a knowledge base. Without it
     /// the folder `index` beside the program, where Lambda says that is (`LAMBDA_TASK_ROOT`).
     pub index_dir: PathBuf,
+    /// `BACKENDS` or `BACKENDS_FILE`: the retrieval engines beside the embedded one, by name.
+    pub backends: Configurations,
     /// `ALLOWED_ORIGINS`: the browser origins that may call.
     pub allowed_origins: Vec<AllowedOrigin>,
     /// `MCP_ENABLED`: `false` makes every request a 404.
@@ -187,6 +190,7 @@ impl Config {
                 || Path::new(&settings.text("LAMBDA_TASK_ROOT", "/var/task")).join("index"),
                 PathBuf::from,
             ),
+            backends: configuration::from_settings(&mut settings),
             allowed_origins: allowed_origins(&mut settings),
             mcp_enabled: settings.switch("MCP_ENABLED", true),
             max_body_bytes: settings.number("MAX_BODY_BYTES", 256 * 1024, 1024, BODY_MAX_BYTES),
@@ -403,6 +407,10 @@ mod tests {
             ("AUDIT_MODE", "lax"),
             ("AUDIT_TEXT", "shout"),
             ("RAGLAN_LANGUAGE", "fr"),
+            (
+                "BACKENDS",
+                r#"{"wiki":{"type":"elastic"},"kb":{"type":"openai","url":"http://kb.example"}}"#,
+            ),
             ("AUTH_FAILURES_PER_MINUTE", "-1"),
             (
                 "ALLOWED_ORIGINS",

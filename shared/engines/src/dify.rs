@@ -7,6 +7,8 @@
 
 mod documents;
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use futures::future::BoxFuture;
 use raglan_rag::backend::{
     Abilities, Backend, BackendError, DocumentPage, DocumentText, EngineCall, EngineKnowledgeBase,
@@ -17,7 +19,7 @@ use tokio::time::Instant;
 
 use crate::attributes::{conditions, moment};
 use crate::call::{CallError, EngineClient, EngineRequest, rest_of};
-use crate::configuration::{AttributeNames, DifySettings, MomentFormat};
+use crate::configuration::{AttributeNames, DifySettings, MomentFormat, RerankModel};
 use crate::hits::{Hit, cut_query, least_score, retrieval};
 use crate::metadata_condition::{self, Bounds};
 use crate::paging::EnginePage;
@@ -33,14 +35,16 @@ const RERANK: &str = "rerank";
 
 /// Dify.
 #[derive(Debug)]
-pub struct DifyEngine {
+pub struct DifyBackend {
     client: EngineClient,
     settings: DifySettings,
     attributes: AttributeNames,
     score_threshold: Option<f32>,
+    /// Whether the engine refused the configured reranking model before.
+    is_rerank_refused: AtomicBool,
 }
 
-impl DifyEngine {
+impl DifyBackend {
     /// The engine that `client` leads to.
     #[must_use]
     pub const fn new(
@@ -54,6 +58,7 @@ impl DifyEngine {
             settings,
             attributes,
             score_threshold,
+            is_rerank_refused: AtomicBool::new(false),
         }
     }
 
@@ -66,42 +71,55 @@ impl DifyEngine {
         let begun = Instant::now();
         let (query, cut) = cut_query(&request.query, QUERY_MAX_CHARS);
         let mut notes: Vec<Note> = cut.into_iter().collect();
-        let mut model = self.retrieval_model(request)?;
+        let model = self.retrieval_model(request)?;
         let ask = |model: &Value| {
             let body = json!({ "query": query, "retrieval_model": model });
             EngineRequest::post(&["datasets", dataset, "retrieve"], body)
         };
-        let mut answer = self.client.send(&ask(&model), call).await;
-        // A model that is not there, or not paid for, is one of many reasons for 400.
-        if let (Some(_), Err(CallError::Rejected { .. })) = (&self.settings.rerank, &answer) {
-            without_reranking(&mut model);
-            answer = self.client.send(&ask(&model), &rest_of(call, begun)).await;
-            notes.push(Note::WithoutSetting(RERANK));
+        let mut reranked = None;
+        if let Some(rerank) = self.rerank() {
+            match self
+                .client
+                .send(&ask(&with_reranking(&model, rerank)), call)
+                .await
+            {
+                // A model that is not there, or not paid for, is one of many reasons for 400.
+                Err(CallError::Rejected { .. }) => {}
+                answer => reranked = Some(answer),
+            }
         }
+        let answer = match reranked {
+            Some(answer) => answer,
+            None => {
+                let plain = self.client.send(&ask(&model), &rest_of(call, begun)).await;
+                if self.settings.rerank.is_some() && plain.is_ok() {
+                    self.is_rerank_refused.store(true, Ordering::Relaxed);
+                    notes.push(Note::WithoutSetting(RERANK));
+                }
+                plain
+            }
+        };
         let answer = answer.map_err(|error| error.about(dataset))?;
         let least_score = least_score(request.min_score, self.score_threshold);
         let found = retrieval(self.passages(&answer)?, least_score, request.top_k);
         Ok(Retrieval { notes, ..found })
     }
 
-    /// `RetrievalModel`. The lowest score stays here: it is applied to what comes back.
+    /// The configured reranking model, as long as the engine has not refused it.
+    fn rerank(&self) -> Option<&RerankModel> {
+        let rerank = self.settings.rerank.as_ref();
+        rerank.filter(|_| !self.is_rerank_refused.load(Ordering::Relaxed))
+    }
+
+    /// `RetrievalModel`, without reranking. The lowest score stays here: it is applied to what comes
+    /// back.
     fn retrieval_model(&self, request: &RetrieveRequest) -> Result<Value, BackendError> {
         let mut model = json!({
             "search_method": self.settings.search_method,
+            "reranking_enable": false,
             "top_k": request.top_k,
             "score_threshold_enabled": false,
         });
-        match &self.settings.rerank {
-            Some(rerank) => {
-                model["reranking_enable"] = true.into();
-                model["reranking_mode"] = "reranking_model".into();
-                model["reranking_model"] = json!({
-                    "reranking_provider_name": rerank.provider,
-                    "reranking_model_name": rerank.model,
-                });
-            }
-            None => without_reranking(&mut model),
-        }
         let conditions = conditions(&request.filters, &self.attributes, self.filters())?;
         if !conditions.is_empty() {
             model["metadata_filtering_conditions"] = json!({
@@ -180,12 +198,15 @@ impl DifyEngine {
     }
 }
 
-fn without_reranking(model: &mut Value) {
-    model["reranking_enable"] = false.into();
-    if let Some(fields) = model.as_object_mut() {
-        fields.remove("reranking_mode");
-        fields.remove("reranking_model");
-    }
+fn with_reranking(model: &Value, rerank: &RerankModel) -> Value {
+    let mut model = model.clone();
+    model["reranking_enable"] = true.into();
+    model["reranking_mode"] = "reranking_model".into();
+    model["reranking_model"] = json!({
+        "reranking_provider_name": rerank.provider,
+        "reranking_model_name": rerank.model,
+    });
+    model
 }
 
 /// `position` counts from 1.
@@ -214,7 +235,7 @@ fn by_name(metadata: &Value) -> Option<Value> {
     }
 }
 
-impl Backend for DifyEngine {
+impl Backend for DifyBackend {
     fn abilities(&self) -> Abilities {
         Abilities {
             top_k_limit: TOP_K_LIMIT,

@@ -25,14 +25,14 @@ const DOCUMENT_ID_NAMES: [&str; 2] = ["document_id", "doc_id"];
 
 /// An engine with the external knowledge API.
 #[derive(Debug)]
-pub struct DifyExternalEngine {
+pub struct DifyExternalBackend {
     client: EngineClient,
     settings: DifyExternalSettings,
     attributes: AttributeNames,
     score_threshold: Option<f32>,
 }
 
-impl DifyExternalEngine {
+impl DifyExternalBackend {
     /// The engine that `client` leads to.
     #[must_use]
     pub const fn new(
@@ -125,7 +125,7 @@ fn meant_status(status: StatusCode, body: &Value) -> StatusCode {
     }
 }
 
-impl Backend for DifyExternalEngine {
+impl Backend for DifyExternalBackend {
     fn abilities(&self) -> Abilities {
         Abilities {
             top_k_limit: TOP_K_LIMIT,

@@ -3,13 +3,15 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`configuration`] | which engines this deployment has |
+//! | [`adapter`] | makes an engine out of its configuration |
 //! | [`dify`], [`dify_external`], [`ragflow`] | one adapter each |
 //! | [`attributes`], [`hits`] | what the adapters have in common: attributes, filters, passages |
-//! | [`metadata_condition`], [`paging`], [`reply`] | what these three have in common |
+//! | `metadata_condition`, `paging`, `reply` | what some of them have in common |
 //! | [`credentials`] | where their credentials come from |
 //! | [`call`], [`breaker`] | one bounded exchange over HTTP |
 //! | [`secret`] | a text that is never shown |
 
+pub mod adapter;
 pub mod attributes;
 pub mod breaker;
 pub mod call;

@@ -9,6 +9,7 @@
 mod documents;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::future::BoxFuture;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
@@ -32,7 +33,7 @@ use crate::reply;
 const TOP_K_LIMIT: usize = 50;
 /// `page_size`: more is refused.
 const PAGE_MAX: usize = 100;
-/// With a `page_size` of 1, versions before 0.21 rank a single candidate.
+/// With a `page_size` of 1, older versions rank a single candidate.
 const PAGE_MIN: usize = 2;
 /// RAGFlow's own `similarity_threshold`, for engines that are configured without one.
 const SIMILARITY_THRESHOLD: f32 = 0.2;
@@ -42,14 +43,16 @@ const RERANK: &str = "rerank";
 
 /// RAGFlow.
 #[derive(Debug)]
-pub struct RagFlowEngine {
+pub struct RagFlowBackend {
     client: EngineClient,
     settings: RagFlowSettings,
     attributes: AttributeNames,
     score_threshold: f32,
+    /// Whether the engine refused the configured reranking model before.
+    is_rerank_refused: AtomicBool,
 }
 
-impl RagFlowEngine {
+impl RagFlowBackend {
     /// The engine that `client` leads to.
     #[must_use]
     pub fn new(
@@ -63,6 +66,7 @@ impl RagFlowEngine {
             settings,
             attributes,
             score_threshold: score_threshold.unwrap_or(SIMILARITY_THRESHOLD),
+            is_rerank_refused: AtomicBool::new(false),
         }
     }
 
@@ -122,22 +126,34 @@ impl RagFlowEngine {
         let begun = Instant::now();
         let body = self.body(dataset, request)?;
         let ask = |body: Value| EngineRequest::post(&["api", "v1", "retrieval"], body);
-        if let Some(rerank) = &self.settings.rerank {
+        let mut is_refused = false;
+        if let Some(rerank) = &self.settings.rerank
+            && !self.is_rerank_refused.load(Ordering::Relaxed)
+        {
             let mut body = body.clone();
             body["rerank_id"] = rerank.as_str().into();
             // Not repeated: the repetition is the request without the model.
             match self.data(ask(body).once(), call).await {
-                Ok(answer) => return Ok((answer, Vec::new())),
-                Err(error) if is_about_the_request(&error) => {
-                    tracing::warn!(%error, "a reranking model was refused");
+                Err(CallError::Rejected { .. }) => is_refused = true,
+                Err(CallError::Engine(BackendError::Unavailable(_))) => {}
+                answer => {
+                    let answer = answer.map_err(|error| error.about(dataset))?;
+                    return Ok((answer, Vec::new()));
                 }
-                Err(error) => return Err(error.about(dataset)),
             }
         }
-        let answer = self.data(ask(body), &rest_of(call, begun)).await;
-        let answer = answer.map_err(|error| error.about(dataset))?;
-        let refused = self.settings.rerank.as_ref();
-        let notes = refused.map(|_| Note::WithoutSetting(RERANK));
+        let answer = match self.data(ask(body), &rest_of(call, begun)).await {
+            // Nothing was ever taken in, so that there is no index.
+            Err(CallError::Rejected { message, .. }) if message.contains("No chunk found") => {
+                json!({ "chunks": [] })
+            }
+            answer => answer.map_err(|error| error.about(dataset))?,
+        };
+        // Without the model it worked: the refusal was about the model.
+        self.is_rerank_refused
+            .fetch_or(is_refused, Ordering::Relaxed);
+        let is_without = self.settings.rerank.is_some();
+        let notes = is_without.then_some(Note::WithoutSetting(RERANK));
         Ok((answer, notes.into_iter().collect()))
     }
 
@@ -294,6 +310,8 @@ fn meant_status(status: StatusCode, body: &Value) -> StatusCode {
         _ if code != 100 && is_missing(&message) => StatusCode::NOT_FOUND,
         108 | 403 => StatusCode::FORBIDDEN,
         429 => StatusCode::TOO_MANY_REQUESTS,
+        // A model that is not there is no outage.
+        100 if message.contains("model") => StatusCode::BAD_REQUEST,
         // An exception, or no connection to what is behind it.
         100 | 105 | 500..=599 => StatusCode::INTERNAL_SERVER_ERROR,
         _ if status.is_success() => StatusCode::BAD_REQUEST,
@@ -315,14 +333,6 @@ fn is_missing(message: &str) -> bool {
         "lacks permission",
     ];
     names_it && denies_it.iter().any(|words| message.contains(words))
-}
-
-/// Whether the request without the reranking model may do better.
-const fn is_about_the_request(error: &CallError) -> bool {
-    matches!(
-        error,
-        CallError::Rejected { .. } | CallError::Engine(BackendError::Unavailable(_))
-    )
 }
 
 /// The metadata of its document, which newer versions send with a chunk where there is any.
@@ -348,7 +358,7 @@ fn page(filename: &str, chunk: &Value) -> Option<u64> {
     is_pdf.then(|| format!("{page:.0}").parse().ok())?
 }
 
-impl Backend for RagFlowEngine {
+impl Backend for RagFlowBackend {
     fn abilities(&self) -> Abilities {
         Abilities {
             top_k_limit: TOP_K_LIMIT,

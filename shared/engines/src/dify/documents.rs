@@ -6,7 +6,7 @@ use raglan_rag::backend::{BackendError, Document, DocumentPage, DocumentText, En
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::{DifyEngine, PAGE_MAX, next};
+use super::{DifyBackend, PAGE_MAX, next};
 use crate::attributes::moment;
 use crate::call::{CallError, EngineRequest, rest_of};
 use crate::paging::EnginePage;
@@ -14,7 +14,7 @@ use crate::reply;
 
 /// Before the identifier of a document in our identifiers of jobs: the interface does not tell to which
 /// batch a document belongs. Others are batches.
-const DOCUMENT_JOB: &str = "document:";
+const DOCUMENT_JOB: &str = "document/";
 /// What a text may have in all; more is not read.
 const TEXT_MAX_BYTES: usize = 4 * 1024 * 1024;
 /// States of `indexing_status` in which work is under way.
@@ -22,7 +22,7 @@ const UNDER_WAY: [&str; 4] = ["parsing", "cleaning", "splitting", "indexing"];
 
 /// A page of `GET /datasets/{dataset_id}/documents`.
 pub async fn list(
-    engine: &DifyEngine,
+    engine: &DifyBackend,
     dataset: &str,
     position: Option<&str>,
     limit: usize,
@@ -37,7 +37,10 @@ pub async fn list(
     let entries = reply::list(&answer, "/data")?;
     let now = engine.client.now();
     Ok(DocumentPage {
-        documents: entries.iter().filter_map(|one| document(one, now)).collect(),
+        documents: entries
+            .iter()
+            .filter_map(|one| document(one, now))
+            .collect(),
         next: next(page, entries.len(), &answer),
     })
 }
@@ -85,7 +88,7 @@ fn format_of(name: &str) -> String {
 
 /// The segments of a document, one after the other; `None` for one that callers could not find either.
 pub async fn read(
-    engine: &DifyEngine,
+    engine: &DifyBackend,
     dataset: &str,
     document_id: &str,
     call: &EngineCall,
@@ -132,7 +135,7 @@ pub async fn read(
 /// The name of a document that is there and searched; its identifier where the version of Dify has no
 /// details of a document.
 async fn title(
-    engine: &DifyEngine,
+    engine: &DifyBackend,
     dataset: &str,
     document_id: &str,
     call: &EngineCall,
@@ -146,7 +149,7 @@ async fn title(
 }
 
 async fn details(
-    engine: &DifyEngine,
+    engine: &DifyBackend,
     dataset: &str,
     document_id: &str,
     call: &EngineCall,
@@ -181,7 +184,7 @@ pub fn segment_text(segment: &Value) -> Option<String> {
 
 /// A job by `GET /datasets/{dataset_id}/documents/{batch}/indexing-status`, or by a document.
 pub async fn job(
-    engine: &DifyEngine,
+    engine: &DifyBackend,
     dataset: &str,
     job_id: &str,
     call: &EngineCall,
@@ -260,7 +263,7 @@ fn standing(documents: &[Value], now: Timestamp) -> Option<Job> {
 
 /// A document that is being indexed, as a job.
 pub async fn running_job(
-    engine: &DifyEngine,
+    engine: &DifyBackend,
     dataset: &str,
     call: &EngineCall,
 ) -> Result<Option<String>, BackendError> {

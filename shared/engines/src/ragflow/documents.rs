@@ -6,7 +6,7 @@ use raglan_rag::backend::{BackendError, Document, DocumentPage, DocumentText, En
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{PAGE_MAX, RagFlowEngine};
+use super::{PAGE_MAX, RagFlowBackend};
 use crate::attributes::moment;
 use crate::call::{CallError, EngineRequest, rest_of};
 use crate::paging::EnginePage;
@@ -23,14 +23,17 @@ fn request(dataset: &str, page: usize, page_size: usize) -> EngineRequest {
 
 /// A page of `GET /api/v1/datasets/{dataset_id}/documents`.
 pub async fn list(
-    engine: &RagFlowEngine,
+    engine: &RagFlowBackend,
     dataset: &str,
     position: Option<&str>,
     limit: usize,
     call: &EngineCall,
 ) -> Result<DocumentPage, BackendError> {
     let page = EnginePage::at(position, limit, PAGE_MAX)?;
-    let get = request(dataset, page.number, page.size);
+    // Oldest first: what is added meanwhile moves nothing.
+    let get = request(dataset, page.number, page.size)
+        .with_parameter("orderby", "create_time")
+        .with_parameter("desc", "False");
     let data = engine.data(get, call).await;
     let data = data.map_err(|error| error.about(dataset))?;
     let entries = reply::list(&data, "/docs")?;
@@ -38,7 +41,10 @@ pub async fn list(
     let total = reply::count(&data, "total").or_else(|| reply::count(&data, "total_datasets"));
     let now = engine.client.now();
     Ok(DocumentPage {
-        documents: entries.iter().filter_map(|one| document(one, now)).collect(),
+        documents: entries
+            .iter()
+            .filter_map(|one| document(one, now))
+            .collect(),
         next: page.next(entries.len(), total, None),
     })
 }
@@ -100,7 +106,7 @@ fn is_searched(document: &Value) -> bool {
 
 /// A document by its identifier; `None` when the dataset has none.
 pub async fn find(
-    engine: &RagFlowEngine,
+    engine: &RagFlowBackend,
     dataset: &str,
     document_id: &str,
     call: &EngineCall,
@@ -129,7 +135,7 @@ pub fn metadata(document: &Value) -> Value {
 
 /// The chunks of a document, one after the other; `None` for one that callers could not find either.
 pub async fn read(
-    engine: &RagFlowEngine,
+    engine: &RagFlowBackend,
     dataset: &str,
     document_id: &str,
     call: &EngineCall,
@@ -179,7 +185,7 @@ pub async fn read(
 
 /// How the parsing of a document stands.
 pub async fn job(
-    engine: &RagFlowEngine,
+    engine: &RagFlowBackend,
     dataset: &str,
     document_id: &str,
     call: &EngineCall,
@@ -214,7 +220,7 @@ pub async fn job(
 
 /// A document that is being parsed, as a job.
 pub async fn running_job(
-    engine: &RagFlowEngine,
+    engine: &RagFlowBackend,
     dataset: &str,
     call: &EngineCall,
 ) -> Result<Option<String>, BackendError> {
