@@ -76,6 +76,8 @@ USERS = {
         {"send": [MCP, ADMINISTRATOR], "warm": [MCP]},
     ),
     "shared/store/src/audit_table.rs": ("AuditTable", {"put": [AUDIT], "page": [ADMINISTRATOR]}),
+    # `raglan kb discover` reads them too, with whatever rights its operator has.
+    "shared/engines/src/credentials.rs": (None, {"secret": [MCP], "parameter": [MCP]}),
     "cli/src/doctor/inside.rs": (
         None,
         {
@@ -89,6 +91,8 @@ USERS = {
 
 # The functions that talk to other resources than the rest of their file.
 RESOURCES = {
+    ("shared/engines/src/credentials.rs", "secret"): ["EngineSecretArns"],
+    ("shared/engines/src/credentials.rs", "parameter"): ["EngineParameterArns"],
     ("cli/src/doctor/inside.rs", "describe_table"): [
         "KeysTable",
         "CatalogTable",

@@ -239,8 +239,8 @@ mod tests {
             (&json!(" A title "), &json!(" A title "))
         );
 
-        let text = json!("no object");
-        let none = Attributes::new(&names, Some(&text));
+        let no_object = json!("no object");
+        let none = Attributes::new(&names, Some(&no_object));
         assert_eq!(none.text("title"), None);
         assert!(none.metadata().is_empty());
     }
@@ -267,9 +267,10 @@ mod tests {
 
     #[test]
     fn bounds_never_become_narrower_than_they_were() {
+        use MomentFormat::{Date, EpochMilliseconds, EpochSeconds, Rfc3339};
+
         let moment = Timestamp::parse("2026-11-30T08:15:00.500Z").unwrap();
         let bound = |format, is_upper| written(moment, format, is_upper);
-        use MomentFormat::{Date, EpochMilliseconds, EpochSeconds, Rfc3339};
         assert_eq!(bound(EpochSeconds, false), json!(1_796_026_500));
         assert_eq!(bound(EpochSeconds, true), json!(1_796_026_501));
         assert_eq!(bound(EpochMilliseconds, true), json!(1_796_026_500_500_i64));

@@ -201,7 +201,7 @@ impl EngineUrl {
         if authority.as_str().contains('@') {
             return Err("a URL without user and password; name the credential in `credential`");
         }
-        if uri.query().is_some() || text.contains('#') {
+        if text.contains(['?', '#']) {
             return Err("a URL without query and fragment");
         }
         match scheme {

@@ -36,8 +36,9 @@ impl Hit<'_> {
         Passage {
             id: self.id.unwrap_or_else(|| {
                 let digest = Sha256::digest(&self.content);
-                let digest: String = digest[..8].iter().map(|b| format!("{b:02x}")).collect();
-                format!("{}-{digest}", self.document_id)
+                let beginning = digest.iter().take(8);
+                let number = beginning.fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
+                format!("{}-{number:016x}", self.document_id)
             }),
             chunk_index: attributes
                 .whole_number("chunk_index")

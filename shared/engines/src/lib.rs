@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`configuration`] | which engines this deployment has |
 //! | [`adapter`] | makes an engine out of its configuration |
-//! | [`dify`], [`dify_external`], [`ragflow`] | one adapter each |
+//! | [`openai`], [`dify`], [`dify_external`], [`ragflow`] | one adapter each |
 //! | [`attributes`], [`hits`] | what the adapters have in common: attributes, filters, passages |
 //! | `metadata_condition`, `paging`, `reply` | what some of them have in common |
 //! | [`credentials`] | where their credentials come from |
@@ -21,6 +21,7 @@ pub mod dify;
 pub mod dify_external;
 pub mod hits;
 mod metadata_condition;
+pub mod openai;
 mod paging;
 pub mod ragflow;
 mod reply;
