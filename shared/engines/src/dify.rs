@@ -68,41 +68,46 @@ impl DifyBackend {
         request: &RetrieveRequest,
         call: &EngineCall,
     ) -> Result<Retrieval, BackendError> {
-        let begun = Instant::now();
         let (query, cut) = cut_query(&request.query, QUERY_MAX_CHARS);
-        let mut notes: Vec<Note> = cut.into_iter().collect();
         let model = self.retrieval_model(request)?;
-        let ask = |model: &Value| {
+        let answer = self.ask(dataset, query, &model, call).await;
+        let (answer, without) = answer.map_err(|error| error.about(dataset))?;
+        let least_score = least_score(request.min_score, self.score_threshold);
+        let found = retrieval(self.passages(&answer)?, least_score, request.top_k);
+        Ok(Retrieval {
+            notes: cut.into_iter().chain(without).collect(),
+            ..found
+        })
+    }
+
+    /// Asks with the configured reranking model, and without it where the engine refuses it.
+    async fn ask(
+        &self,
+        dataset: &str,
+        query: &str,
+        model: &Value,
+        call: &EngineCall,
+    ) -> Result<(Value, Option<Note>), CallError> {
+        let begun = Instant::now();
+        let request = |model: &Value| {
             let body = json!({ "query": query, "retrieval_model": model });
             EngineRequest::post(&["datasets", dataset, "retrieve"], body)
         };
-        let mut reranked = None;
         if let Some(rerank) = self.rerank() {
-            match self
-                .client
-                .send(&ask(&with_reranking(&model, rerank)), call)
-                .await
-            {
-                // A model that is not there, or not paid for, is one of many reasons for 400.
+            let reranked = request(&with_reranking(model, rerank));
+            match self.client.send(&reranked, call).await {
+                // A model that is not there, or not paid for, is one of many reasons for 400: without it
+                // the engine has the last word.
                 Err(CallError::Rejected { .. }) => {}
-                answer => reranked = Some(answer),
+                answer => return Ok((answer?, None)),
             }
         }
-        let answer = match reranked {
-            Some(answer) => answer,
-            None => {
-                let plain = self.client.send(&ask(&model), &rest_of(call, begun)).await;
-                if self.settings.rerank.is_some() && plain.is_ok() {
-                    self.is_rerank_refused.store(true, Ordering::Relaxed);
-                    notes.push(Note::WithoutSetting(RERANK));
-                }
-                plain
-            }
-        };
-        let answer = answer.map_err(|error| error.about(dataset))?;
-        let least_score = least_score(request.min_score, self.score_threshold);
-        let found = retrieval(self.passages(&answer)?, least_score, request.top_k);
-        Ok(Retrieval { notes, ..found })
+        let rest = rest_of(call, begun);
+        let answer = self.client.send(&request(model), &rest).await?;
+        let is_without = self.settings.rerank.is_some();
+        self.is_rerank_refused
+            .fetch_or(is_without, Ordering::Relaxed);
+        Ok((answer, is_without.then_some(Note::WithoutSetting(RERANK))))
     }
 
     /// The configured reranking model, as long as the engine has not refused it.

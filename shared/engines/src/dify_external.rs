@@ -1,6 +1,6 @@
 //! Engines behind one endpoint, `POST /retrieval`, as Dify asks of external knowledge bases
-//! (<https://docs.dify.ai/en/use-dify/knowledge/external-knowledge-api>). RAGFlow, FastGPT and many
-//! services of teams' own have it. It knows no list of knowledge bases and no documents.
+//! (<https://docs.dify.ai/en/use-dify/knowledge/external-knowledge-api>). RAGFlow, `FastGPT` and
+//! many services of teams' own have it. It knows no list of knowledge bases and no documents.
 
 use futures::future::BoxFuture;
 use http::StatusCode;

@@ -29,7 +29,7 @@ pub fn dify(conditions: &[Condition], bounds: Bounds) -> Result<Vec<Value>, Back
         .map(|condition| {
             let (operator, value) = dify_comparison(&condition.comparison, bounds)
                 .ok_or_else(|| unsupported(condition, ""))?;
-            Ok(written(condition, operator, value))
+            Ok(written(condition, operator, &value))
         })
         .collect()
 }
@@ -77,14 +77,14 @@ pub fn ragflow(conditions: &[Condition]) -> Result<Value, BackendError> {
     {
         let any_of: Vec<Value> = values
             .iter()
-            .map(|value| written(condition, "=", as_python(value)))
+            .map(|value| written(condition, "=", &as_python(value)))
             .collect();
         let logic = if any_of.len() == 1 { "and" } else { "or" };
         return Ok(json!({ "logic": logic, "conditions": any_of }));
     }
     let mut all = Vec::new();
     for condition in conditions {
-        let mut add = |sign, value| all.push(written(condition, sign, as_python(value)));
+        let mut add = |sign, value| all.push(written(condition, sign, &as_python(value)));
         match &condition.comparison {
             Comparison::OneOf(values) => match values.as_slice() {
                 [value] => add("=", value),
@@ -100,7 +100,7 @@ pub fn ragflow(conditions: &[Condition]) -> Result<Value, BackendError> {
     Ok(json!({ "logic": "and", "conditions": all }))
 }
 
-fn written(condition: &Condition, operator: &str, value: Value) -> Value {
+fn written(condition: &Condition, operator: &str, value: &Value) -> Value {
     json!({ "name": condition.field, "comparison_operator": operator, "value": value })
 }
 

@@ -53,7 +53,10 @@ impl Engines {
         let mut arguments = arguments;
         arguments["query"] = "parental leave".into();
         arguments["kb_id"] = json!(["dify", "external", "ragflow"]);
-        let answer = call("retrieve", arguments).key(&key).send(&self.world).await;
+        let answer = call("retrieve", arguments)
+            .key(&key)
+            .send(&self.world)
+            .await;
         answer.structured()
     }
 }
@@ -203,7 +206,8 @@ async fn engines_that_fail_open_give_nothing_that_breaks_the_filters() {
 
 #[tokio::test]
 async fn an_error_that_ragflow_sends_as_success_makes_the_result_partial() {
-    let refusal = json!({ "code": 109, "data": false, "message": format!("{ENGINE_KEY} is invalid") });
+    let refusal =
+        json!({ "code": 109, "data": false, "message": format!("{ENGINE_KEY} is invalid") });
     let engines = Engines::start(
         dify_found(&[("Dify says thirty days.", json!({}))]),
         external_found(&[]),
@@ -231,9 +235,15 @@ async fn a_filter_that_one_of_them_cannot_apply_ends_the_search_and_names_it() {
         "query": "leave", "kb_id": ["dify", "external", "ragflow"],
         "filters": { "domain": ["hr", "it"], "metadata": { "year": { "gte": 2024 } } }
     });
-    let answer = call("retrieve", arguments).key(&key).send(&engines.world).await;
+    let answer = call("retrieve", arguments)
+        .key(&key)
+        .send(&engines.world)
+        .await;
     let (text, error) = answer.tool_error();
     assert_eq!(error["class"], "unsupported_filter", "{error}");
-    assert!(text.contains("`ragflow`") && text.contains("domain in"), "{text}");
+    assert!(
+        text.contains("`ragflow`") && text.contains("domain in"),
+        "{text}"
+    );
     assert!(engines.ragflow.received().is_empty());
 }

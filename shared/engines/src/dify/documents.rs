@@ -51,11 +51,9 @@ fn document(entry: &Value, now: Timestamp) -> Option<Document> {
     let file = entry.pointer("/data_source_detail_dict/upload_file");
     let extension = file.and_then(|file| reply::some_text(file, "extension"));
     let created_at = entry.get("created_at").and_then(moment).unwrap_or(now);
-    let is_hidden = entry.get("enabled") == Some(&Value::Bool(false))
-        || entry.get("archived") == Some(&Value::Bool(true));
     let status = match reply::text(entry, "indexing_status").as_str() {
         "error" => "failed",
-        "completed" if is_hidden => "disabled",
+        "completed" if !is_searched(entry) => "disabled",
         "completed" => "indexed",
         _ => "indexing",
     };
@@ -189,32 +187,31 @@ pub async fn job(
     job_id: &str,
     call: &EngineCall,
 ) -> Result<Option<Job>, BackendError> {
-    let answer = match job_id.strip_prefix(DOCUMENT_JOB) {
-        Some(document_id) => details(engine, dataset, document_id, call).await,
-        None => {
-            let path = ["datasets", dataset, "documents", job_id, "indexing-status"];
-            let get = EngineRequest::get(&path);
-            engine.client.send(&get, call).await
-        }
+    let document_id = job_id.strip_prefix(DOCUMENT_JOB);
+    let answer = if let Some(document_id) = document_id {
+        details(engine, dataset, document_id, call).await
+    } else {
+        let path = ["datasets", dataset, "documents", job_id, "indexing-status"];
+        engine.client.send(&EngineRequest::get(&path), call).await
     };
     let answer = match answer {
         Err(CallError::NotFound(_)) => return Ok(None),
         answer => answer?,
     };
-    let now = engine.client.now();
-    if job_id.starts_with(DOCUMENT_JOB) {
-        return Ok(standing(std::slice::from_ref(&answer), now));
-    }
-    Ok(standing(reply::list(&answer, "/data")?, now))
+    let documents = match document_id {
+        Some(_) => std::slice::from_ref(&answer),
+        None => reply::list(&answer, "/data")?,
+    };
+    Ok(standing(documents, engine.client.now()))
 }
 
 /// What the documents of a job are, taken together; `None` when there are none.
 fn standing(documents: &[Value], now: Timestamp) -> Option<Job> {
-    let states: Vec<String> = documents
+    let steps: Vec<String> = documents
         .iter()
         .map(|document| reply::text(document, "indexing_status"))
         .collect();
-    let count = |state: &str| states.iter().filter(|one| *one == state).count();
+    let count = |step: &str| steps.iter().filter(|one| *one == step).count();
     let (failed, completed) = (count("error"), count("completed"));
     let status = match documents.len() {
         0 => return None,
@@ -222,7 +219,7 @@ fn standing(documents: &[Value], now: Timestamp) -> Option<Job> {
         all if completed == all => TaskStatus::Succeeded,
         all if failed + completed == all => TaskStatus::Partial,
         _ if completed > 0 || failed > 0 => TaskStatus::Running,
-        _ if states.iter().any(|one| UNDER_WAY.contains(&one.as_str())) => TaskStatus::Running,
+        _ if steps.iter().any(|one| UNDER_WAY.contains(&one.as_str())) => TaskStatus::Running,
         _ => TaskStatus::Pending,
     };
     let moments = |names: &[&str]| -> Vec<Timestamp> {

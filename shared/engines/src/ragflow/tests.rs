@@ -9,7 +9,8 @@ use raglan_rag::filter_check::{drop_what_breaks, keeps};
 use super::*;
 use crate::configuration::{Kind, parse};
 use crate::testing::{
-    Behaviour, FakeEngine, any_json, client, clock, metadata_filter, retrieve_request, surroundings,
+    Behaviour, FakeEngine, SECRET, any_json, client, clock, metadata_filter, retrieve_request,
+    surroundings,
 };
 
 const DATASET: &str = "c7ee74067a2c11efb21c0242ac120006";
@@ -385,6 +386,17 @@ async fn each_code_means_what_it_says_although_the_status_is_200() {
         let error = answer.unwrap_err();
         assert!(expected(&error), "{behaviour:?}: {error}");
     }
+}
+
+#[tokio::test]
+async fn a_refusal_that_repeats_the_credential_does_not_spread_it() {
+    let engine = FakeEngine::start([code(101, &format!("Invalid key {SECRET}!"))]).await;
+    let answer = plain(&engine).retrieve(DATASET, &no_filters(), &CALL).await;
+    let error = answer.unwrap_err().to_string();
+    assert!(
+        error.contains("Invalid key") && !error.contains(SECRET),
+        "{error}"
+    );
 }
 
 #[tokio::test]
