@@ -106,7 +106,7 @@ impl LocalSystem {
         };
         let (clock, random) = (Arc::clone(&self.clock), Arc::clone(&self.random));
         let surroundings = Surroundings::from_environment(Arc::clone(&clock), Arc::clone(&random));
-        let backends = Backends::from_config(&config, &surroundings)?;
+        let backends = Backends::from_config(&config, &surroundings);
         Ok(App::new(config, &self.clients, backends, clock, random))
     }
 

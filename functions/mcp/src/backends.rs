@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use raglan_core::catalog::{BackendReference, KnowledgeBase};
-use raglan_engines::adapter::{self, NotAvailable};
+use raglan_engines::adapter;
 use raglan_engines::call::Surroundings;
 use raglan_rag::backend::Backend;
 use raglan_rag::embedded::EmbeddedBackend;
@@ -19,20 +19,18 @@ pub struct Backends {
 
 impl Backends {
     /// The embedded engine and those that the configuration names. Nothing is asked of any of them.
-    ///
-    /// # Errors
-    /// [`NotAvailable`] when there is no adapter for one of them.
-    pub fn from_config(config: &Config, surroundings: &Surroundings) -> Result<Self, NotAvailable> {
+    #[must_use]
+    pub fn from_config(config: &Config, surroundings: &Surroundings) -> Self {
         let embedded = Arc::new(EmbeddedBackend::new(config.index_dir.clone()));
         let mut backends = Self {
             by_name: BTreeMap::new(),
         };
         backends = backends.with(BackendReference::EMBEDDED, embedded);
         for (name, configuration) in &config.backends {
-            let backend = adapter::build(name, configuration, surroundings)?;
+            let backend = adapter::build(name, configuration, surroundings);
             backends = backends.with(name, backend);
         }
-        Ok(backends)
+        backends
     }
 
     /// These engines and one more, in place of one of the same name.

@@ -28,7 +28,6 @@ pub async fn app_from_environment() -> Result<App, BadSettings> {
     let (clock, random) = (Arc::new(SystemClock), Arc::new(SystemRandom));
     let surroundings =
         Surroundings::from_environment(Arc::clone(&clock) as _, Arc::clone(&random) as _);
-    let backends = Backends::from_config(&config, &surroundings)
-        .map_err(|error| BadSettings(vec![error.to_string()]))?;
+    let backends = Backends::from_config(&config, &surroundings);
     Ok(App::new(config, &clients, backends, clock, random))
 }

@@ -6,27 +6,18 @@ use raglan_rag::backend::Backend;
 
 use crate::call::{CredentialHeader, EngineClient, Surroundings};
 use crate::configuration::{Configuration, EngineUrl, Kind};
+use crate::dify::DifyBackend;
+use crate::dify_external::DifyExternalBackend;
 use crate::openai::OpenAiBackend;
-
-/// This version has no adapter for the interface.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{name}: the type {kind} is not available in this version")]
-pub struct NotAvailable {
-    /// The engine.
-    pub name: String,
-    /// Its type.
-    pub kind: &'static str,
-}
+use crate::ragflow::RagFlowBackend;
 
 /// The engine `name`. Nothing is asked of it and no credential is read before its first request.
-///
-/// # Errors
-/// [`NotAvailable`]
+#[must_use]
 pub fn build(
     name: &str,
     configuration: &Configuration,
     surroundings: &Surroundings,
-) -> Result<Arc<dyn Backend>, NotAvailable> {
+) -> Arc<dyn Backend> {
     let client = |url: &EngineUrl, header: &CredentialHeader| {
         EngineClient::new(
             name.to_owned(),
@@ -37,18 +28,32 @@ pub fn build(
             surroundings.clone(),
         )
     };
-    Ok(match &configuration.kind {
+    let attributes = configuration.attributes.clone();
+    let score_threshold = configuration.score_threshold;
+    match &configuration.kind {
         Kind::OpenAi(settings) => Arc::new(OpenAiBackend::new(
             client(&settings.url, &settings.credential_header),
             settings.clone(),
-            configuration.attributes.clone(),
-            configuration.score_threshold,
+            attributes,
+            score_threshold,
         )),
-        Kind::Dify(_) | Kind::DifyExternal(_) | Kind::RagFlow(_) => {
-            return Err(NotAvailable {
-                name: name.to_owned(),
-                kind: configuration.kind.name(),
-            });
-        }
-    })
+        Kind::Dify(settings) => Arc::new(DifyBackend::new(
+            client(&settings.url, &CredentialHeader::Bearer),
+            settings.clone(),
+            attributes,
+            score_threshold,
+        )),
+        Kind::DifyExternal(settings) => Arc::new(DifyExternalBackend::new(
+            client(&settings.url, &CredentialHeader::Bearer),
+            settings.clone(),
+            attributes,
+            score_threshold,
+        )),
+        Kind::RagFlow(settings) => Arc::new(RagFlowBackend::new(
+            client(&settings.url, &CredentialHeader::Bearer),
+            settings.clone(),
+            attributes,
+            score_threshold,
+        )),
+    }
 }

@@ -11,6 +11,7 @@ mod audit_trail;
 mod bad_input;
 mod command_line;
 mod deferred_audit;
+mod dify_and_ragflow;
 mod documents;
 mod engines;
 mod faults;

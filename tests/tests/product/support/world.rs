@@ -192,7 +192,6 @@ impl World {
         let embedded_dir = config.index_dir.clone();
         let clock = Arc::new(ManualClock::at(Timestamp::parse(NOW).unwrap()));
         let backends = Backends::from_config(&config, &surroundings(&clock).await)
-            .unwrap()
             .with(ScriptedEngine::KIND, Arc::clone(&engine) as _)
             .with(ScriptedEngine::POOR_KIND, Arc::clone(&poor_engine) as _);
         let app = App::new(
