@@ -57,6 +57,10 @@ browser:
 field *bootstrap:
     tests/field/run {{ bootstrap }}
 
+# The backend contract on OpenAI's client and on OGX
+engines:
+    tests/engines/run
+
 # Measures the MCP function beside other Lambda functions, in release mode (--quick, --only, --json).
 performance *options:
     tests/performance/run {{ options }}
