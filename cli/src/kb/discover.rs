@@ -84,7 +84,7 @@ pub(super) async fn discover(
     let mut chosen = Vec::new();
     for (name, configuration) in engines {
         if only.is_none_or(|only| only == name) {
-            chosen.push((name.as_str(), build(name, configuration, surroundings)?));
+            chosen.push((name.as_str(), build(name, configuration, surroundings)));
         }
     }
     if let (true, Some(only)) = (chosen.is_empty(), only) {

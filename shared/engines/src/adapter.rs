@@ -6,7 +6,10 @@ use raglan_rag::backend::Backend;
 
 use crate::call::{CredentialHeader, EngineClient, Surroundings};
 use crate::configuration::{Configuration, EngineUrl, Kind};
+use crate::dify::DifyBackend;
+use crate::dify_external::DifyExternalBackend;
 use crate::openai::OpenAiBackend;
+use crate::ragflow::RagFlowBackend;
 
 /// This version has no adapter for the interface.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -37,14 +40,34 @@ pub fn build(
             surroundings.clone(),
         )
     };
+    let attributes = configuration.attributes.clone();
+    let score_threshold = configuration.score_threshold;
     Ok(match &configuration.kind {
         Kind::OpenAi(settings) => Arc::new(OpenAiBackend::new(
             client(&settings.url, &settings.credential_header),
             settings.clone(),
-            configuration.attributes.clone(),
-            configuration.score_threshold,
+            attributes,
+            score_threshold,
         )),
-        Kind::Dify(_) | Kind::DifyExternal(_) | Kind::RagFlow(_) | Kind::Bedrock(_) => {
+        Kind::Dify(settings) => Arc::new(DifyBackend::new(
+            client(&settings.url, &CredentialHeader::Bearer),
+            settings.clone(),
+            attributes,
+            score_threshold,
+        )),
+        Kind::DifyExternal(settings) => Arc::new(DifyExternalBackend::new(
+            client(&settings.url, &CredentialHeader::Bearer),
+            settings.clone(),
+            attributes,
+            score_threshold,
+        )),
+        Kind::RagFlow(settings) => Arc::new(RagFlowBackend::new(
+            client(&settings.url, &CredentialHeader::Bearer),
+            settings.clone(),
+            attributes,
+            score_threshold,
+        )),
+        Kind::Bedrock(_) => {
             return Err(NotAvailable {
                 name: name.to_owned(),
                 kind: configuration.kind.name(),

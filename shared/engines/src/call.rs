@@ -10,7 +10,7 @@ use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER, USER_AGENT}
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use raglan_core::clock::Clock;
+use raglan_core::clock::{Clock, Timestamp};
 use raglan_core::random::Random;
 use raglan_outbound::{Bounds, OutboundClient, OutboundError};
 use raglan_rag::backend::{BackendError, EngineCall};
@@ -104,6 +104,10 @@ pub struct ExchangeLimits {
     pub response_max_bytes: usize,
 }
 
+/// Which HTTP status an answer means, by the one that it came with and its JSON. For engines that answer
+/// 200 whatever happens, and for errors that are more precise than their status.
+pub type MeantStatus = fn(StatusCode, &Value) -> StatusCode;
+
 /// A request to an engine: always a read, whatever its method.
 #[derive(Debug, Clone)]
 pub struct EngineRequest {
@@ -113,6 +117,7 @@ pub struct EngineRequest {
     query: String,
     body: Option<Value>,
     header: Option<(HeaderName, HeaderValue)>,
+    meant_status: Option<MeantStatus>,
     max_attempts: u32,
 }
 
@@ -126,6 +131,7 @@ impl EngineRequest {
             query: String::new(),
             body: None,
             header: None,
+            meant_status: None,
             max_attempts: MAX_ATTEMPTS,
         }
     }
@@ -158,6 +164,13 @@ impl EngineRequest {
             HeaderName::from_static(name),
             HeaderValue::from_static(value),
         ));
+        self
+    }
+
+    /// With a look into the body of every answer before its status counts.
+    #[must_use]
+    pub const fn with_meant_status(mut self, meant_status: MeantStatus) -> Self {
+        self.meant_status = Some(meant_status);
         self
     }
 
@@ -264,6 +277,12 @@ impl EngineClient {
         }
     }
 
+    /// The present moment.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.surroundings.clock.now()
+    }
+
     /// Sends a request and reads the JSON of a successful answer. The request is repeated up to twice
     /// while there is time, when the engine cannot be reached, is overloaded, or breaks off.
     ///
@@ -362,14 +381,14 @@ impl EngineClient {
         secret: Option<&Secret>,
         time: Duration,
     ) -> Result<Value, Failure> {
-        let request = self.http_request(request, call, secret)?;
+        let http_request = self.http_request(request, call, secret)?;
         let bounds = Bounds {
             time,
             response_max_bytes: self.limits.response_max_bytes,
         };
-        let response = self.surroundings.outbound.send(request, bounds).await;
+        let response = self.surroundings.outbound.send(http_request, bounds).await;
         let response = response.map_err(|error| Failure::of_transport(&error))?;
-        self.read(&response, secret)
+        self.read(request, &response, secret)
     }
 
     fn http_request(
@@ -420,20 +439,30 @@ impl EngineClient {
     }
 
     /// The JSON of a successful answer, or what another answer means.
-    fn read(&self, response: &Response<Bytes>, secret: Option<&Secret>) -> Result<Value, Failure> {
-        let status = response.status();
+    fn read(
+        &self,
+        request: &EngineRequest,
+        response: &Response<Bytes>,
+        secret: Option<&Secret>,
+    ) -> Result<Value, Failure> {
         let is_json = is_json(response.headers());
+        let body = is_json.then(|| serde_json::from_slice::<Value>(response.body()));
+        let status = match (request.meant_status, &body) {
+            (Some(meant_status), Some(Ok(body))) => meant_status(response.status(), body),
+            _ => response.status(),
+        };
         if status.is_success() {
-            if !is_json {
+            let Some(body) = body else {
                 let message = format!("{status} with a body that is not declared as JSON");
                 return Err(Failure::last(BackendError::UnreadableAnswer(message)));
-            }
-            return serde_json::from_slice(response.body()).map_err(|error| {
+            };
+            return body.map_err(|error| {
                 // The parser names a position and never quotes the text.
                 Failure::last(BackendError::UnreadableAnswer(error.to_string()))
             });
         }
-        let message = message(response, is_json, secret);
+        let body = body.and_then(Result::ok);
+        let message = message(body.as_ref(), response.body().len(), secret);
         let answered = || format!("the engine answered {}: {message}", status.as_u16());
         Err(match status {
             StatusCode::NOT_FOUND => Failure::last(CallError::NotFound(message)),
@@ -578,6 +607,15 @@ impl Failure {
     }
 }
 
+/// The same call, with the time that is left of it since `begun`: for work that takes several requests.
+#[must_use]
+pub fn rest_of(call: &EngineCall, begun: Instant) -> EngineCall {
+    EngineCall {
+        time_left: call.time_left.saturating_sub(begun.elapsed()),
+        traceparent: call.traceparent.clone(),
+    }
+}
+
 fn left(deadline: Instant) -> Duration {
     deadline.saturating_duration_since(Instant::now())
 }
@@ -595,11 +633,8 @@ fn is_json(headers: &HeaderMap) -> bool {
 
 /// What an engine says about an error, short and safe for the log. The known engines put it into one of
 /// these places.
-fn message(response: &Response<Bytes>, is_json: bool, secret: Option<&Secret>) -> String {
-    let body: Option<Value> = is_json
-        .then(|| serde_json::from_slice(response.body()).ok())
-        .flatten();
-    let text = body.as_ref().and_then(|body| {
+fn message(body: Option<&Value>, size_bytes: usize, secret: Option<&Secret>) -> String {
+    let text = body.and_then(|body| {
         [
             "/error/message",
             "/error_msg",
@@ -611,7 +646,7 @@ fn message(response: &Response<Bytes>, is_json: bool, secret: Option<&Secret>) -
         .find_map(|pointer| body.pointer(pointer)?.as_str())
     });
     let Some(text) = text else {
-        return format!("{} bytes without a message", response.body().len());
+        return format!("{size_bytes} bytes without a message");
     };
     let text = secret.map_or_else(|| text.to_owned(), |secret| secret.blacken(text));
     let short: String = text.chars().take(MESSAGE_MAX_CHARS).collect();

@@ -4,8 +4,9 @@
 //! |---|---|
 //! | [`configuration`] | which engines this deployment has |
 //! | [`adapter`] | makes an engine out of its configuration |
-//! | [`openai`] | the read side of `/v1/vector_stores` |
+//! | [`openai`], [`dify`], [`dify_external`], [`ragflow`] | one adapter each |
 //! | [`attributes`], [`hits`] | what the adapters have in common: attributes, filters, passages |
+//! | `metadata_condition`, `paging`, `reply` | what some of them have in common |
 //! | [`credentials`] | where their credentials come from |
 //! | [`call`], [`breaker`] | one bounded exchange over HTTP |
 //! | [`chat`] | answers from a model behind an OpenAI-compatible endpoint |
@@ -18,8 +19,14 @@ pub mod call;
 pub mod chat;
 pub mod configuration;
 pub mod credentials;
+pub mod dify;
+pub mod dify_external;
 pub mod hits;
+mod metadata_condition;
 pub mod openai;
+mod paging;
+pub mod ragflow;
+mod reply;
 pub mod secret;
 
 #[cfg(test)]

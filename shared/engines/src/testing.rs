@@ -5,10 +5,13 @@ mod fake_engine;
 use std::sync::Arc;
 use std::time::Duration;
 
+use proptest::prelude::*;
 use raglan_core::clock::{ManualClock, Timestamp};
 use raglan_core::random::SequenceRandom;
 use raglan_outbound::OutboundClient;
+use raglan_rag::backend::{Comparison, Condition, Filters, RetrieveRequest};
 use raglan_store::LazyAccount;
+use serde_json::Value;
 
 use crate::call::{CredentialHeader, EngineClient, ExchangeLimits, Surroundings};
 use crate::configuration::EngineUrl;
@@ -57,4 +60,49 @@ pub fn client(url: &str, surroundings: Surroundings) -> EngineClient {
         },
         surroundings,
     )
+}
+
+/// A request for passages, with these filters.
+pub fn retrieve_request(filters: Filters) -> RetrieveRequest {
+    RetrieveRequest {
+        query: "How long is parental leave?".to_owned(),
+        top_k: 5,
+        min_score: None,
+        filters,
+    }
+}
+
+/// Filters on one field of the metadata.
+pub fn metadata_filter(field: &str, comparison: Comparison) -> Filters {
+    Filters {
+        metadata: vec![Condition {
+            field: field.to_owned(),
+            comparison,
+        }],
+        ..Filters::default()
+    }
+}
+
+/// Any JSON, with these names in its objects and these texts among its values: what an engine may send
+/// that keeps to nothing, but knows the words.
+pub fn any_json(
+    names: &'static [&'static str],
+    texts: &'static [&'static str],
+) -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        proptest::sample::select(texts).prop_map(Value::from),
+        "\\PC{0,6}".prop_map(Value::from),
+    ];
+    leaf.prop_recursive(6, 64, 6, move |inner| {
+        let name = proptest::sample::select(names).prop_map(str::to_owned);
+        prop_oneof![
+            proptest::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            proptest::collection::btree_map(name, inner, 0..6)
+                .prop_map(|fields| Value::Object(fields.into_iter().collect())),
+        ]
+    })
 }

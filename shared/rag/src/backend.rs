@@ -322,7 +322,8 @@ pub struct Document {
     pub format: String,
     /// Size of the source file.
     pub size_bytes: u64,
-    /// `indexed`, or `failed` when it could not be read; of an engine also `indexing` and `cancelled`.
+    /// `indexed`, or `failed` when it could not be read; of an engine also `indexing`, `cancelled`, and
+    /// `disabled` when it is left out of searches.
     pub status: String,
     /// Number of passages.
     pub chunk_count: u64,

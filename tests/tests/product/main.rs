@@ -12,6 +12,7 @@ mod bad_input;
 mod command_line;
 mod conversations;
 mod deferred_audit;
+mod dify_and_ragflow;
 mod documents;
 mod engine_answers;
 mod engines;

@@ -56,7 +56,7 @@ impl Subject {
             url: url.trim_end_matches('/').to_owned(),
             store: store.unwrap_or_default(),
             query,
-            adapter: adapter.map_err(|error| error.to_string())?,
+            adapter,
             has_token: token.is_some(),
             token: token.map(|(_, token)| token),
             client: OutboundClient::default(),
