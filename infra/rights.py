@@ -76,6 +76,17 @@ USERS = {
         {"send": [MCP, ADMINISTRATOR], "warm": [MCP]},
     ),
     "shared/store/src/audit_table.rs": ("AuditTable", {"put": [AUDIT], "page": [ADMINISTRATOR]}),
+    "shared/index-store/src/objects.rs": (
+        "PublishedIndexes",
+        {
+            "read_small": [MCP, ADMINISTRATOR],
+            "download": [MCP],
+            "upload": [ADMINISTRATOR],
+            "replace": [ADMINISTRATOR],
+            "list": [ADMINISTRATOR],
+            "delete": [ADMINISTRATOR],
+        },
+    ),
     "cli/src/doctor/inside.rs": (
         None,
         {
@@ -97,6 +108,8 @@ RESOURCES = {
     ],
     ("cli/src/doctor/inside.rs", "attributes"): ["AuditQueue", "AuditDeadLetterQueue"],
     ("cli/src/doctor/inside.rs", "alarms"): ["Alarms"],
+    # The right to list is one on the bucket, not on what is in it.
+    ("shared/index-store/src/objects.rs", "list"): ["BucketOfPublishedIndexes"],
 }
 
 # Rights that Lambda uses in the function's name, or that go with a service.

@@ -11,9 +11,11 @@ use raglan_core::clock::{Clock, SystemClock};
 use raglan_core::ids;
 use raglan_core::random::{Random, SystemRandom};
 use raglan_core::task::{Task, TaskError, TaskStatus};
+use raglan_index_store::{IndexLocation, Publisher};
 use raglan_ingest::build::{IndexOptions, IndexReport, Progress, Reading, index_folder};
-use raglan_store::CatalogStore;
+use raglan_rag::embedded::layout;
 use raglan_store::catalog::PutMode;
+use raglan_store::{AccountChoice, CatalogStore};
 
 use crate::Outcome;
 use crate::arguments::IndexArguments;
@@ -53,6 +55,8 @@ pub struct Destination<'a> {
     pub catalog: &'a CatalogStore,
     /// The embedded indexes.
     pub index_dir: &'a Path,
+    /// Where the index is published as well.
+    pub publisher: Option<&'a Publisher>,
     /// The time.
     pub clock: &'a dyn Clock,
     /// The randomness.
@@ -87,7 +91,15 @@ pub async fn run(arguments: IndexArguments) -> anyhow::Result<Outcome> {
         None
     };
     let target = Target::open(&arguments.target, MissingFolder::Make).await?;
-    let result = index_into(&target, arguments.index_dir.as_deref(), &job, before).await;
+    let places = Places {
+        index_dir: arguments.index_dir,
+        published: arguments.publish,
+        account: AccountChoice {
+            profile: arguments.target.profile.clone(),
+            region: arguments.target.region.clone(),
+        },
+    };
+    let result = index_into(&target, places, &job, before).await;
     target.close().await?;
     result
 }
@@ -139,19 +151,35 @@ pub fn report_details(report: &IndexReport) {
     }
 }
 
+/// Where the arguments say that the index goes.
+struct Places {
+    index_dir: Option<PathBuf>,
+    published: Option<IndexLocation>,
+    account: AccountChoice,
+}
+
 async fn index_into(
     target: &Target,
-    index_dir: Option<&Path>,
+    places: Places,
     job: &IndexJob,
     before: Option<WatchedState>,
 ) -> anyhow::Result<Outcome> {
-    let index_dir = match index_dir {
+    let index_dir = match &places.index_dir {
         Some(folder) => folder,
         None => target.index_dir()?,
+    };
+    let publisher = match places.published {
+        Some(location) => Some(match target.aws_config() {
+            Some(account) => Publisher::new(account, location),
+            // The bucket of a local system is not local.
+            None => Publisher::new(&places.account.load().await, location),
+        }),
+        None => None,
     };
     let destination = Destination {
         catalog: &target.catalog()?,
         index_dir,
+        publisher: publisher.as_ref(),
         clock: &SystemClock,
         random: &SystemRandom,
     };
@@ -208,6 +236,21 @@ pub async fn index(job: &IndexJob, to: &Destination<'_>) -> anyhow::Result<(Task
             return Err(error);
         }
     };
+    if let Some(publisher) = to.publisher
+        && let Err(error) = publish(publisher, job, to, &report).await
+    {
+        let message = text!("The index was built and not published. The operator has the details.");
+        let message = message.to_owned();
+        end(
+            &mut task,
+            TaskStatus::Failed,
+            "not_published",
+            message,
+            to.clock,
+        );
+        to.catalog.put_task(&task, keep(&task)).await?;
+        return Err(error);
+    }
     task.status = TaskStatus::Succeeded;
     task.updated_at = to.clock.now();
     if !report.failed.is_empty() {
@@ -249,6 +292,32 @@ async fn build(job: &IndexJob, index_dir: &Path) -> anyhow::Result<IndexReport> 
     Ok(work
         .await
         .context(text!("the indexing thread ended unexpectedly"))??)
+}
+
+/// Puts the index that was just built into S3.
+async fn publish(
+    publisher: &Publisher,
+    job: &IndexJob,
+    to: &Destination<'_>,
+    report: &IndexReport,
+) -> anyhow::Result<()> {
+    let directory = layout::knowledge_base_dir(to.index_dir, &job.kb_id);
+    let generation = directory.join(&report.generation);
+    let location = publisher.location();
+    let published = publisher.publish(&job.kb_id, &generation, to.clock.now());
+    let published = published.await.with_context(|| {
+        text!(
+            "the index was built and not published in {location}",
+            location
+        )
+    })?;
+    say(text!(
+        "published in {location}: {archive_bytes} bytes, SHA-256 {digest}",
+        location,
+        archive_bytes = published.archive_bytes,
+        digest = published.archive_sha256
+    ));
+    Ok(())
 }
 
 fn end(task: &mut Task, status: TaskStatus, class: &str, message: String, clock: &dyn Clock) {

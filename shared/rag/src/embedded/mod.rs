@@ -93,22 +93,38 @@ impl EmbeddedBackend {
 
 impl Indexes {
     fn current(&self, id: &KnowledgeBaseId) -> Result<Arc<OpenIndex>, BackendError> {
-        let directory = layout::knowledge_base_dir(&self.root, id);
-        let generation = layout::current(&directory)
-            .map_err(|error| unusable(&self.root, id, &error.to_string()))?
-            .ok_or_else(|| unusable(&self.root, id, "there is none"))?;
-        if let Some((known, index)) = self.lock().get(id)
-            && *known == generation
-        {
-            return Ok(Arc::clone(index));
+        let mut generation = self.generation(id)?;
+        loop {
+            if let Some((known, index)) = self.lock().get(id)
+                && *known == generation
+            {
+                return Ok(Arc::clone(index));
+            }
+            // Opened without the lock: one slow folder must not hold up the others.
+            let folder = layout::knowledge_base_dir(&self.root, id).join(generation.as_str());
+            match OpenIndex::open(&folder) {
+                Ok(index) => {
+                    let index = Arc::new(index);
+                    let opened = (generation, Arc::clone(&index));
+                    self.lock().insert(id.clone(), opened);
+                    return Ok(index);
+                }
+                Err(error) => {
+                    // It may have been replaced and removed just now.
+                    let latest = self.generation(id)?;
+                    if latest == generation {
+                        return Err(unusable(&self.root, id, &error.to_string()));
+                    }
+                    generation = latest;
+                }
+            }
         }
-        // Opened without the lock: one slow folder must not hold up the others.
-        let index = OpenIndex::open(&directory.join(generation.as_str()))
-            .map(Arc::new)
-            .map_err(|error| unusable(&self.root, id, &error.to_string()))?;
-        self.lock()
-            .insert(id.clone(), (generation, Arc::clone(&index)));
-        Ok(index)
+    }
+
+    fn generation(&self, id: &KnowledgeBaseId) -> Result<Generation, BackendError> {
+        layout::current(&layout::knowledge_base_dir(&self.root, id))
+            .map_err(|error| unusable(&self.root, id, &error.to_string()))?
+            .ok_or_else(|| unusable(&self.root, id, "there is none"))
     }
 
     fn lock(

@@ -1,6 +1,9 @@
 //! An open generation and how it is searched.
 
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
 use std::sync::OnceLock;
 
 use tantivy::collector::{Count, DocSetCollector, TopDocs};
@@ -35,7 +38,8 @@ pub enum IndexError {
 
 /// An open generation.
 pub struct OpenIndex {
-    directory: PathBuf,
+    // Open from the beginning: the folder may be removed while this index still answers.
+    documents_file: File,
     manifest: Manifest,
     schema: IndexSchema,
     searcher: Searcher,
@@ -49,6 +53,8 @@ impl OpenIndex {
     /// [`IndexError`] says what is wrong with it.
     pub fn open(directory: &Path) -> Result<Self, IndexError> {
         let manifest = Manifest::read(directory)?;
+        let documents_file =
+            File::open(directory.join(layout::DOCUMENTS)).map_err(|error| damaged_list(&error))?;
         let files = ReadOnlyDirectory::open(directory).map_err(TantivyError::from)?;
         let index = Index::open(files)?;
         let schema = IndexSchema::new();
@@ -60,7 +66,7 @@ impl OpenIndex {
             .reload_policy(ReloadPolicy::Manual)
             .try_into()?;
         Ok(Self {
-            directory: directory.to_owned(),
+            documents_file,
             manifest,
             schema,
             searcher: reader.searcher(),
@@ -81,10 +87,8 @@ impl OpenIndex {
         if let Some(documents) = self.documents.get() {
             return Ok(documents);
         }
-        let json = std::fs::read(self.directory.join(layout::DOCUMENTS))
-            .map_err(|error| IndexError::Damaged(format!("{}: {error}", layout::DOCUMENTS)))?;
-        let documents = serde_json::from_slice(&json)
-            .map_err(|error| IndexError::Damaged(format!("{}: {error}", layout::DOCUMENTS)))?;
+        let json = read_whole(&self.documents_file).map_err(|error| damaged_list(&error))?;
+        let documents = serde_json::from_slice(&json).map_err(|error| damaged_list(&error))?;
         Ok(self.documents.get_or_init(|| documents))
     }
 
@@ -187,6 +191,18 @@ impl OpenIndex {
             term_query(schema.content, term),
         ]
     }
+}
+
+fn damaged_list(error: &dyn std::error::Error) -> IndexError {
+    IndexError::Damaged(format!("{}: {error}", layout::DOCUMENTS))
+}
+
+/// Reads a file from its beginning without moving its cursor, which all threads share.
+fn read_whole(file: &File) -> io::Result<Vec<u8>> {
+    let size_bytes = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
+    let mut bytes = vec![0; size_bytes];
+    file.read_exact_at(&mut bytes, 0)?;
+    Ok(bytes)
 }
 
 fn term_query(field: Field, text: &str) -> Box<dyn Query> {

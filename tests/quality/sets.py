@@ -1,0 +1,157 @@
+"""Makes retrieval sets of manual pages, for shared/ingest/examples/evaluate.rs.
+
+    sets.py en FOLDER...       the NAME line of a page asks for the page without it (English)
+    sets.py zh FOLDER...       the same with Chinese pages
+    sets.py cross FOLDER...    the English NAME line asks for the Chinese page of the same name
+    sets.py mixed N FOLDER...  N passages of both and of Rust's documentation, for times and memory
+
+Folders hold a tree like /usr/share/man. The set goes to standard output:
+{"docs": [{"id", "title", "text"}], "qs": [{"q", "rel": {"<id>": 1}}]}
+"""
+
+import gzip
+import html
+import json
+import random
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+DOCUMENT_MAX_CHARS = 4000
+# A page that is asked for in another language is embedded whole; models read the first 512 tokens.
+CROSS_DOCUMENT_MAX_CHARS = 800
+QUERIES_OF_A_LANGUAGE = 250
+HAN = re.compile(r"[\u4e00-\u9fff]")
+NAME_HEADINGS = "NAME|名称|名字|名字 \\(NAME\\)|NAME 名称|名称 \\(NAME\\)"
+NAME_SECTION = re.compile(rf'(?ms)^\.SH\s+"?(?:{NAME_HEADINGS})[^\n]*\n(.*?)(?=^\.S[HS])')
+
+
+class Page:
+    """A manual page: its file name, what its NAME line says, and the rest as plain text."""
+
+    def __init__(self, path: Path) -> None:
+        self.file = path.name
+        source = gzip.decompress(path.read_bytes()).decode("utf-8", "ignore")
+        source = re.sub(r'(?m)^[.\']\\".*$', "", source)
+        head = NAME_SECTION.search(source)
+        self.gloss = gloss(head.group(1)) if head else None
+        self.text = plain(source[head.end() :] if head else source)
+
+
+def plain(roff: str) -> str:
+    """Without requests and escapes, on one line."""
+    text = re.sub(r"(?m)^\.[A-Za-z]+ ?", "", roff)
+    text = re.sub(r"\\f[A-Z]|\\&|\\\|", "", text).replace("\\-", "-")
+    return re.sub(r"\s+", " ", text)
+
+
+def gloss(name_section: str) -> str | None:
+    """What comes after the dash: "ls - list directory contents"."""
+    parts = re.split(r"\s-+\s|—|――|-- ", plain(name_section), maxsplit=1)
+    return parts[1].strip(" .。") if len(parts) == 2 else None
+
+
+def pages(folders: list[str], languages: str) -> Iterator[Page]:
+    for folder in folders:
+        for path in sorted(Path(folder).glob(f"{languages}/**/*.gz")):
+            if not path.is_symlink():
+                yield Page(path)
+
+
+def english(folders: list[str]) -> Iterator[Page]:
+    return pages(folders, "man[1-8]")
+
+
+def chinese(folders: list[str]) -> Iterator[Page]:
+    return pages(folders, "zh_CN")
+
+
+def is_question(text: str | None, chinese_one: bool) -> bool:
+    if text is None:
+        return False
+    return len(HAN.findall(text)) >= 4 if chinese_one else len(text.split()) >= 3
+
+
+def known_items(found: Iterator[Page], chinese_ones: bool) -> tuple[list[dict], list[dict]]:
+    documents, queries, seen = [], [], set()
+    for page in found:
+        if is_question(page.gloss, chinese_ones) and page.gloss not in seen:
+            seen.add(page.gloss)
+            name = f"m{len(documents)}"
+            documents.append({"id": name, "title": "", "text": page.text[:DOCUMENT_MAX_CHARS]})
+            queries.append({"q": page.gloss, "rel": {name: 1}})
+    return documents, queries
+
+
+def cross_language(folders: list[str]) -> tuple[list[dict], list[dict]]:
+    glosses = {}
+    for page in english(folders):
+        if is_question(page.gloss, False):
+            glosses.setdefault(page.file, page.gloss)
+    documents, queries, seen = [], [], set()
+    for page in chinese(folders):
+        if page.file in seen or len(HAN.findall(page.text)) < 40:
+            continue
+        seen.add(page.file)
+        name = f"m{len(documents)}"
+        text = page.text[:CROSS_DOCUMENT_MAX_CHARS]
+        documents.append({"id": name, "title": "", "text": text})
+        if page.file in glosses:
+            queries.append({"q": glosses[page.file], "rel": {name: 1}})
+    # Documents that nobody asks for make it harder; as many as are asked for is enough.
+    asked = {name for query in queries for name in query["rel"]}
+    others = [document for document in documents if document["id"] not in asked]
+    kept = random.Random(1).sample(others, min(len(others), len(asked)))
+    documents = [document for document in documents if document["id"] in asked] + kept
+    return documents, queries
+
+
+def rust_documentation() -> Iterator[tuple[str, str]]:
+    home = Path.home()
+    for path in sorted(home.glob(".rustup/toolchains/*/share/doc/**/*.html")):
+        text = path.read_text(encoding="utf-8", errors="ignore")
+        yield path.name, html.unescape(re.sub(r"<[^>]+>", " ", text))
+    for path in sorted(home.glob(".cargo/registry/src/*/*/src/**/*.rs")):
+        lines = path.read_text(encoding="utf-8", errors="ignore").splitlines()
+        comments = (x.strip()[3:] for x in lines if x.strip().startswith(("///", "//!")))
+        yield path.name, "\n".join(comments)
+
+
+def mixed(count: int, folders: list[str]) -> tuple[list[dict], list[dict]]:
+    texts = [(p.file, p.text) for p in [*english(folders), *chinese(folders)]]
+    texts += [(name, text) for name, text in rust_documentation() if len(text) > 200]
+    chance = random.Random(1)
+    chance.shuffle(texts)
+    documents = []
+    for name, text in texts:
+        text = re.sub(r"\s+", " ", text)
+        step = 350 if HAN.search(text[:2000]) else 800
+        for begin in range(0, len(text), step):
+            passage = {"id": f"d{len(documents)}", "title": name, "text": text[begin : begin + step]}
+            documents.append(passage)
+    if len(documents) < count:
+        sys.exit(f"there are only {len(documents)} passages on this machine")
+    queries = []
+    for found, chinese_ones in ((chinese(folders), True), (english(folders), False)):
+        queries += known_items(found, chinese_ones)[1][:QUERIES_OF_A_LANGUAGE]
+    return chance.sample(documents, count), [{"q": query["q"], "rel": {}} for query in queries]
+
+
+def main() -> None:
+    kind, *rest = sys.argv[1:]
+    if kind == "mixed":
+        documents, queries = mixed(int(rest[0]), rest[1:])
+    elif kind == "cross":
+        documents, queries = cross_language(rest)
+    else:
+        found = {"en": english, "zh": chinese}[kind](rest)
+        documents, queries = known_items(found, kind == "zh")
+    if not documents:
+        sys.exit("no pages were found")
+    json.dump({"docs": documents, "qs": queries}, sys.stdout, ensure_ascii=False)
+    print(f"{kind}: {len(documents)} documents, {len(queries)} queries", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()
