@@ -52,11 +52,14 @@ def gloss(name_section: str) -> str | None:
     return parts[1].strip(" .。") if len(parts) == 2 else None
 
 
-def pages(folders: list[str], languages: str) -> Iterator[Page]:
+def files(folders: list[str], languages: str) -> Iterator[Path]:
     for folder in folders:
-        for path in sorted(Path(folder).glob(f"{languages}/**/*.gz")):
-            if not path.is_symlink():
-                yield Page(path)
+        found = sorted(Path(folder).glob(f"{languages}/**/*.gz"))
+        yield from (path for path in found if not path.is_symlink())
+
+
+def pages(folders: list[str], languages: str) -> Iterator[Page]:
+    return map(Page, files(folders, languages))
 
 
 def english(folders: list[str]) -> Iterator[Page]:
@@ -85,9 +88,10 @@ def known_items(found: Iterator[Page], chinese_ones: bool) -> tuple[list[dict], 
 
 
 def cross_language(folders: list[str]) -> tuple[list[dict], list[dict]]:
+    wanted = {path.name for path in files(folders, "zh_CN")}
     glosses = {}
-    for page in english(folders):
-        if is_question(page.gloss, False):
+    for path in files(folders, "man[1-8]"):
+        if path.name in wanted and is_question((page := Page(path)).gloss, False):
             glosses.setdefault(page.file, page.gloss)
     documents, queries, seen = [], [], set()
     for page in chinese(folders):

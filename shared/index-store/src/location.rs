@@ -45,7 +45,7 @@ impl IndexLocation {
             && bucket.bytes().all(of_bucket)
             && folder.len() <= 512
             && folder.bytes().all(of_folder)
-            && (folder.is_empty() || names_folders(folder));
+            && (matches!(rest.len() - bucket.len(), 0 | 1) || names_folders(folder));
         valid
             .then(|| Self {
                 bucket: bucket.to_owned(),

@@ -243,6 +243,8 @@ pub enum Note {
     WithoutSetting(&'static str),
     /// This many passages broke the filters although the engine was given them; they were dropped.
     FilteredAgain(usize),
+    /// The embedding model did not answer: only words were searched for, not their meaning.
+    WordsOnly,
 }
 
 /// A piece of a document.

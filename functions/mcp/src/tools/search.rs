@@ -118,7 +118,7 @@ impl Search {
                 Ok(answer) => {
                     found.top_k_clamped |= answer.top_k_clamped;
                     for note in &answer.retrieval.notes {
-                        found.partial |= matches!(note, Note::FilteredAgain(_));
+                        found.partial |= matches!(note, Note::FilteredAgain(_) | Note::WordsOnly);
                         found.warnings.push(told(kb_id, note, language));
                     }
                     results.push((kb_id.clone(), answer.retrieval));
@@ -259,6 +259,12 @@ fn told(kb_id: &KnowledgeBaseId, note: &Note, language: Language) -> String {
              they were left out, and others that fit may be missing.",
             kb_id,
             count
+        ),
+        Note::WordsOnly => text!(
+            language,
+            "Knowledge base `{kb_id}` was searched by words only, because its embedding model did not \
+             answer; passages that say the same in other words or another language may be missing.",
+            kb_id
         ),
     }
 }

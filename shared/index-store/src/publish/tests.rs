@@ -41,10 +41,13 @@ async fn the_pointer_names_an_archive_that_has_the_hash_of_its_name() {
 #[tokio::test]
 async fn publishing_the_same_index_again_writes_nothing() {
     let s3 = FakeS3::start().await;
-    publish(&s3, "annual leave").await.unwrap();
+    let (generation, now) = (index("annual leave"), Timestamp::from_epoch_ms(0));
+    let (publisher, kb_id) = (publisher(&s3), id("handbook"));
+    let first = publisher.publish(&kb_id, generation.path(), now).await;
+    assert!(first.unwrap().is_new);
     s3.take_requests(&http::Method::GET, "");
-    let again = publish(&s3, "annual leave").await.unwrap();
-    assert!(!again.is_new);
+    let again = publisher.publish(&kb_id, generation.path(), now).await;
+    assert!(!again.unwrap().is_new);
     assert_eq!(s3.take_requests(&http::Method::PUT, ""), 0);
 }
 

@@ -97,9 +97,6 @@ impl FakeS3 {
             ))
             .http_client(aws_smithy_http_client::Builder::new().build_http())
             .retry_config(aws_config::retry::RetryConfig::disabled())
-            .sleep_impl(aws_sdk_s3::config::SharedAsyncSleep::new(
-                aws_sdk_s3::config::TokioSleep::new(),
-            ))
             .endpoint_url(&self.url)
             .build()
     }

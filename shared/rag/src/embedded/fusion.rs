@@ -18,7 +18,11 @@ pub fn fuse(words: &[(f32, u32)], meaning: &[(f32, u32)], meaning_weight: f32) -
         let least = scores().fold(f32::INFINITY, f32::min);
         let span = scores().fold(f32::NEG_INFINITY, f32::max) - least;
         for (score, entry) in ranking {
-            let part = if span > 0.0 { (score - least) / span } else { 1.0 };
+            let part = if span > 0.0 {
+                (score - least) / span
+            } else {
+                1.0
+            };
             *sums.entry(*entry).or_default() += weight * part;
         }
     }
@@ -35,7 +39,10 @@ mod tests {
     fn what_both_find_comes_before_what_one_finds() {
         let words = [(9.0, 1), (8.0, 2), (1.0, 3)];
         let meaning = [(0.9, 4), (0.89, 2), (0.5, 5)];
-        let order: Vec<u32> = fuse(&words, &meaning, 0.4).iter().map(|(_, at)| *at).collect();
+        let order: Vec<u32> = fuse(&words, &meaning, 0.4)
+            .iter()
+            .map(|(_, at)| *at)
+            .collect();
         assert_eq!(order, [2, 1, 4, 3, 5]);
     }
 

@@ -52,12 +52,12 @@ impl Script {
     /// The script that most of the text is written in; `None` without any letter.
     #[must_use]
     pub fn of(text: &str) -> Option<Self> {
-        let mut weights = BTreeMap::new();
+        let mut weights: BTreeMap<Self, u64> = BTreeMap::new();
         for letter in text.chars() {
             if is_cjk(letter) {
                 *weights.entry(Self::Cjk).or_default() += LETTERS_PER_CJK_CHARACTER;
             } else if letter.is_alphabetic() {
-                *weights.entry(Self::of_letter(letter)).or_default() += 1_u64;
+                *weights.entry(Self::of_letter(letter)).or_default() += 1;
             }
         }
         let heaviest = weights.into_iter().max_by_key(|(_, weight)| *weight);
@@ -81,7 +81,10 @@ impl ScriptCount {
     #[must_use]
     pub fn common(&self) -> Vec<Script> {
         let all: u64 = self.0.values().sum();
-        let common = self.0.iter().filter(|(_, count)| *count * LEAST_PART >= all);
+        let common = self
+            .0
+            .iter()
+            .filter(|(_, count)| *count * LEAST_PART >= all);
         common.map(|(script, _)| *script).collect()
     }
 }

@@ -144,7 +144,10 @@ impl VectorsWriter {
         if row.dimension() != dimension {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
-                format!("a vector has {} dimensions, others have {dimension}", row.dimension()),
+                format!(
+                    "a vector has {} dimensions, others have {dimension}",
+                    row.dimension()
+                ),
             ));
         }
         self.rows.write_all(&row.0)?;
@@ -223,7 +226,10 @@ impl Vectors {
         }
         let rows = self.bytes.chunks_exact(self.row_bytes);
         let mut scored: Vec<(f32, u32)> = match among {
-            None => (0..).zip(rows).map(|(at, row)| (query.cosine(row), at)).collect(),
+            None => (0..)
+                .zip(rows)
+                .map(|(at, row)| (query.cosine(row), at))
+                .collect(),
             Some(among) => {
                 let found = among.iter().filter_map(|at| {
                     let begin = usize::try_from(*at).ok()?.checked_mul(self.row_bytes)?;
@@ -347,7 +353,11 @@ mod tests {
             let found = vectors.nearest(&[1.0, 0.1], 3, among);
             found.into_iter().map(|(_, row)| row).collect::<Vec<_>>()
         };
-        assert_eq!(order(None), [0, 4, 2], "length is nothing, equal ones by row");
+        assert_eq!(
+            order(None),
+            [0, 4, 2],
+            "length is nothing, equal ones by row"
+        );
         assert_eq!(order(Some(&[1, 2, 3])), [2, 1, 3]);
         assert_eq!(order(Some(&[])), [0; 0]);
         assert!(vectors.nearest(&[1.0, 0.0, 0.0], 3, None).is_empty());
