@@ -14,8 +14,8 @@ use raglan_rag::embedded::writer::{IndexWriter, NewDocument, WriteError};
 use raglan_texts::{process_language, text};
 use sha2::{Digest as _, Sha256};
 
-use crate::embedding::{Batches, Embedding};
 use crate::document::{DocumentReader, short_hex};
+use crate::embedding::{Batches, Embedding};
 use crate::known::{Known, Records, file_system_time_ns};
 use crate::publication::{Publication, StartError};
 use crate::source::{FailedFile, Source, scan};
@@ -228,7 +228,14 @@ pub fn embed_folder(
         source,
     })?;
     let now = clock.now();
-    index_source(source, options, embedding, now, &file_system_time_ns, progress)
+    index_source(
+        source,
+        options,
+        embedding,
+        now,
+        &file_system_time_ns,
+        progress,
+    )
 }
 
 /// `time_ns` tells the file system's time from a folder that was just made.

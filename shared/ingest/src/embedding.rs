@@ -67,7 +67,9 @@ impl<'a> Batches<'a> {
         let known = current.map(|generation| {
             let folder = directory.join(generation.as_str());
             let manifest = Manifest::read(&folder).ok();
-            let vectors = manifest.as_ref().and_then(|manifest| manifest.vectors.as_ref());
+            let vectors = manifest
+                .as_ref()
+                .and_then(|manifest| manifest.vectors.as_ref());
             KnownRows::open(&folder, vectors, model)
         });
         Self {

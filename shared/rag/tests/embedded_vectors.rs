@@ -187,7 +187,10 @@ async fn in_one_script_words_and_meaning_decide_together() {
     let found = found.unwrap();
     assert_eq!(ids(&found)[0], "d1");
     let scores: Vec<f32> = found.passages.iter().map(|passage| passage.score).collect();
-    assert!(scores.iter().all(|score| (0.0..=1.0).contains(score)), "{scores:?}");
+    assert!(
+        scores.iter().all(|score| (0.0..=1.0).contains(score)),
+        "{scores:?}"
+    );
     assert!(scores.is_sorted_by(|a, b| a >= b), "{scores:?}");
 }
 
@@ -241,7 +244,10 @@ async fn vectors_of_another_model_or_dimension_are_refused_with_the_command_that
         let error = search(root.path(), other, &request("holiday")).await;
         let error = error.unwrap_err();
         assert!(matches!(error, BackendError::UnusableIndex(_)), "{error}");
-        assert!(error.to_string().contains("raglan index DIR --kb kb"), "{error}");
+        assert!(
+            error.to_string().contains("raglan index DIR --kb kb"),
+            "{error}"
+        );
     }
 }
 
@@ -251,7 +257,14 @@ async fn without_a_model_for_queries_vectors_are_not_used_and_not_told_of() {
     let call = EngineCall::within(Duration::from_mins(1));
     let engine = EmbeddedBackend::new(root.path());
     let query = request("time off work");
-    assert!(engine.retrieve("kb", &query, &call).await.unwrap().passages.is_empty());
+    assert!(
+        engine
+            .retrieve("kb", &query, &call)
+            .await
+            .unwrap()
+            .passages
+            .is_empty()
+    );
     let described = engine.describe("kb", &call).await.unwrap();
     assert_eq!(described.embedding_model, None, "no model for queries");
     let engine = engine.with_embedder(model("m"));

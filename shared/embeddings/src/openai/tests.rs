@@ -50,7 +50,11 @@ fn embedder(url: &str, purpose: PurposeStyle, dimension: Option<usize>) -> OpenA
         configuration,
         Surroundings {
             outbound: Arc::new(OutboundClient::default()),
-            credentials: Arc::new(Credentials::of_config(&account, environment, Arc::clone(&clock) as _)),
+            credentials: Arc::new(Credentials::of_config(
+                &account,
+                environment,
+                Arc::clone(&clock) as _,
+            )),
             clock,
             random: Arc::new(SequenceRandom::seeded(1)),
         },
@@ -93,7 +97,9 @@ async fn the_purpose_is_a_field_where_the_model_wants_it() {
     let body = json!({ "data": [
         { "index": 0, "embedding": [1.0] }, { "index": 1, "embedding": [2.0] } ] });
     let (url, asked) = server("200 OK", &body).await;
-    ask(&embedder(&url, PurposeStyle::InputType, None)).await.unwrap();
+    ask(&embedder(&url, PurposeStyle::InputType, None))
+        .await
+        .unwrap();
     let asked = asked.await.unwrap();
     assert!(asked.contains(r#""input":["one","two"]"#), "{asked}");
     assert!(asked.contains(r#""input_type":"query""#), "{asked}");
@@ -121,5 +127,8 @@ async fn an_answer_with_other_vectors_than_asked_for_is_no_answer() {
 async fn a_model_that_is_not_there_is_no_empty_answer() {
     let (url, _asked) = server("404 Not Found", &json!({ "error": { "message": "no" } })).await;
     let found = ask(&embedder(&url, PurposeStyle::None, None)).await;
-    assert!(matches!(found, Err(BackendError::Unsupported(_))), "{found:?}");
+    assert!(
+        matches!(found, Err(BackendError::Unsupported(_))),
+        "{found:?}"
+    );
 }

@@ -319,7 +319,8 @@ impl Embedder for CountingModel {
             Err(BackendError::Unavailable("away".to_owned()))
         } else {
             self.asked.lock().unwrap().extend_from_slice(texts);
-            let vector = |text: &String| vec![1.0, f32::from(u8::try_from(text.len() % 7).unwrap())];
+            let vector =
+                |text: &String| vec![1.0, f32::from(u8::try_from(text.len() % 7).unwrap())];
             Ok(texts.iter().map(vector).collect())
         };
         Box::pin(std::future::ready(answer))
@@ -342,7 +343,11 @@ fn only_passages_whose_text_has_changed_are_embedded_again() {
     assert_eq!(build().unwrap().embedded, 0);
     fixture.write("b.md", "# Two\n\ngamma words, more of them\n");
     fixture.write("c.md", one);
-    assert_eq!(build().unwrap().embedded, 1, "c.md has a text that is known");
+    assert_eq!(
+        build().unwrap().embedded,
+        1,
+        "c.md has a text that is known"
+    );
     let asked = model.asked.lock().unwrap().concat();
     assert!(asked.contains("Two") && asked.contains("gamma"), "{asked}");
 
