@@ -87,6 +87,8 @@ USERS = {
             "delete": [ADMINISTRATOR],
         },
     ),
+    # `raglan kb discover` reads them too, with whatever rights its operator has.
+    "shared/engines/src/credentials.rs": (None, {"secret": [MCP], "parameter": [MCP]}),
     "cli/src/doctor/inside.rs": (
         None,
         {
@@ -100,6 +102,8 @@ USERS = {
 
 # The functions that talk to other resources than the rest of their file.
 RESOURCES = {
+    ("shared/engines/src/credentials.rs", "secret"): ["EngineSecretArns"],
+    ("shared/engines/src/credentials.rs", "parameter"): ["EngineParameterArns"],
     ("cli/src/doctor/inside.rs", "describe_table"): [
         "KeysTable",
         "CatalogTable",

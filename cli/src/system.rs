@@ -17,6 +17,7 @@ use raglan_core::key::PlainKey;
 use raglan_core::key_record::{KeyRecord, ScopeKind};
 use raglan_core::random::{Random, SystemRandom};
 use raglan_core::tool::Tool;
+use raglan_engines::call::Surroundings;
 use raglan_mcp::app::App;
 use raglan_mcp::backends::Backends;
 use raglan_mcp::config::Config;
@@ -103,8 +104,9 @@ impl LocalSystem {
             metrics_enabled: true,
             ..Config::from_lookup(lookup)?
         };
-        let backends = Backends::from_config(&config);
         let (clock, random) = (Arc::clone(&self.clock), Arc::clone(&self.random));
+        let surroundings = Surroundings::from_environment(Arc::clone(&clock), Arc::clone(&random));
+        let backends = Backends::from_config(&config, &surroundings)?;
         Ok(App::new(config, &self.clients, backends, clock, random))
     }
 

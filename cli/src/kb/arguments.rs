@@ -2,7 +2,7 @@
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
-use raglan_core::catalog::{BackendReference, KnowledgeBaseId};
+use raglan_core::catalog::{BackendReference, InvalidKnowledgeBaseId, KnowledgeBaseId};
 
 use crate::arguments::TargetArguments;
 
@@ -62,13 +62,30 @@ pub enum KbCommand {
         #[arg(long)]
         yes: bool,
     },
+    /// Lists the knowledge bases of the configured engines
+    #[command(after_help = DISCOVER_HELP)]
+    Discover {
+        /// Only those of this engine
+        #[arg(value_name = "ENGINE")]
+        engine: Option<String>,
+    },
     /// Gives a knowledge base to another owner; it takes effect with the next call
     #[command(after_help = OWNER_EXAMPLES)]
     Owner(OwnerArguments),
 }
 
-/// The engines that this version has. A knowledge base of another one would make every search partial.
-const ENGINES: [&str; 1] = [BackendReference::EMBEDDED];
+/// The names of engines are written like the identifiers of knowledge bases.
+fn engine_name(text: &str) -> Result<String, InvalidKnowledgeBaseId> {
+    KnowledgeBaseId::parse(text).map(String::from)
+}
+
+const DISCOVER_HELP: &str = "\
+The engines are those that BACKENDS or BACKENDS_FILE names, as for the function. Callers see only what is \
+entered into the catalogue.
+
+Examples:
+  BACKENDS_FILE=engines.json raglan kb discover
+  raglan kb add handbook --backend wiki --backend-id vs_123 --description 'The handbook'";
 
 const ADD_EXAMPLES: &str = "\
 Examples:
@@ -104,14 +121,14 @@ pub struct AddArguments {
     #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub owner: Option<String>,
     /// The engine that answers for it
-    #[arg(long, value_name = "KIND", default_value = BackendReference::EMBEDDED, value_parser = ENGINES)]
+    #[arg(long, value_name = "NAME", default_value = BackendReference::EMBEDDED, value_parser = engine_name)]
     pub backend: String,
     /// The engine's own identifier (default: the identifier)
     #[arg(long, value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
     pub backend_id: Option<String>,
-    /// How passages are found, for people and models
-    #[arg(long, value_name = "WORD", default_value = "bm25", value_parser = NonEmptyStringValueParser::new())]
-    pub strategy: String,
+    /// How passages are found, for people and models (default: bm25, or engine for another engine)
+    #[arg(long, value_name = "WORD", value_parser = NonEmptyStringValueParser::new())]
+    pub strategy: Option<String>,
 }
 
 /// What an entry says.
@@ -125,7 +142,7 @@ pub struct EntryChanges {
     #[arg(long, value_parser = NonEmptyStringValueParser::new())]
     pub description: Option<String>,
     /// The engine that answers for it
-    #[arg(long, value_name = "KIND", value_parser = ENGINES)]
+    #[arg(long, value_name = "NAME", value_parser = engine_name)]
     pub backend: Option<String>,
     /// The engine's own identifier
     #[arg(long, value_name = "ID", value_parser = NonEmptyStringValueParser::new())]

@@ -1,6 +1,7 @@
 //! `raglan kb`: the catalogue of knowledge bases.
 
 pub mod arguments;
+mod discover;
 
 use futures::{FutureExt as _, TryFutureExt as _};
 use raglan_core::catalog::{BackendReference, KnowledgeBase, KnowledgeBaseId};
@@ -18,6 +19,7 @@ use crate::session::{Items, Session, with_session};
 use crate::terminal::{labelled, table};
 
 use self::arguments::{AddArguments, EditArguments, KbArguments, KbCommand, OwnerArguments};
+use self::discover::{configured, discover, surroundings};
 
 /// Runs the command.
 ///
@@ -50,12 +52,20 @@ pub async fn execute(session: &mut Session<'_>, command: KbCommand) -> anyhow::R
         }
         KbCommand::Edit(arguments) => edit(session, arguments).await,
         KbCommand::Remove { id, yes } => remove(session, &id, yes).await,
+        KbCommand::Discover { engine } => {
+            let (engines, surroundings) = (configured()?, surroundings(session));
+            discover(session, &engines, &surroundings, engine.as_deref()).await
+        }
         KbCommand::Owner(arguments) => give(session, arguments).await,
     }
 }
 
 async fn add(session: &mut Session<'_>, arguments: AddArguments) -> anyhow::Result<Outcome> {
     let now = session.clock.now();
+    let (strategy, default) = match arguments.backend.as_str() {
+        BackendReference::EMBEDDED => (arguments.strategy, "bm25"),
+        _ => (arguments.strategy, "engine"),
+    };
     let entry = KnowledgeBase {
         name: arguments.name.unwrap_or_else(|| arguments.id.to_string()),
         description: arguments.description,
@@ -66,7 +76,7 @@ async fn add(session: &mut Session<'_>, arguments: AddArguments) -> anyhow::Resu
                 .backend_id
                 .unwrap_or_else(|| arguments.id.to_string()),
         },
-        strategy: arguments.strategy,
+        strategy: strategy.unwrap_or_else(|| default.to_owned()),
         document_count: None,
         chunk_count: None,
         created_at: now,
@@ -256,3 +266,6 @@ fn backend(entry: &KnowledgeBase) -> String {
 fn count(count: Option<u64>) -> String {
     count.map_or_else(|| text!("unknown").to_owned(), |count| count.to_string())
 }
+
+#[cfg(test)]
+mod tests;

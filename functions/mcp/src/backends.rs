@@ -1,20 +1,24 @@
 //! Which engine answers for which knowledge base.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use raglan_core::catalog::{BackendReference, KnowledgeBase};
-use raglan_core::clock::SystemClock;
+use raglan_embeddings::OpenAiEmbedder;
+use raglan_engines::adapter::{self, NotAvailable};
+use raglan_engines::call::Surroundings;
 use raglan_index_store::{Background, PublishedIndexBackend};
 use raglan_rag::backend::Backend;
 use raglan_rag::embedded::EmbeddedBackend;
+use raglan_rag::embedded::embedding::Embedder;
 
 use crate::config::Config;
 use crate::tools::ToolError;
 
-/// The configured engines, by kind.
+/// The configured engines, by the name that the catalogue has for each.
 pub struct Backends {
-    by_kind: BTreeMap<String, Arc<dyn Backend>>,
+    by_name: BTreeMap<String, Arc<dyn Backend>>,
     background: Option<Background>,
 }
 
@@ -23,23 +27,29 @@ pub struct Backends {
 const COPIES: &str = "raglan-index";
 
 impl Backends {
-    /// The engines that the configuration names.
-    #[must_use]
-    pub fn from_config(config: &Config) -> Self {
-        let (embedded, background) = embedded(config);
-        Self {
+    /// The embedded engine and those that the configuration names. Nothing is asked of any of them.
+    ///
+    /// # Errors
+    /// [`NotAvailable`] when there is no adapter for one of them.
+    pub fn from_config(config: &Config, surroundings: &Surroundings) -> Result<Self, NotAvailable> {
+        let (embedded, background) = embedded(config, surroundings);
+        let mut backends = Self {
+            by_name: BTreeMap::new(),
             background,
-            ..Self::new([(BackendReference::EMBEDDED.to_owned(), embedded)])
+        };
+        backends = backends.with(BackendReference::EMBEDDED, embedded);
+        for (name, configuration) in &config.backends {
+            let backend = adapter::build(name, configuration, surroundings)?;
+            backends = backends.with(name, backend);
         }
+        Ok(backends)
     }
 
-    /// These engines.
+    /// These engines and one more, in place of one of the same name.
     #[must_use]
-    pub fn new(by_kind: impl IntoIterator<Item = (String, Arc<dyn Backend>)>) -> Self {
-        Self {
-            by_kind: by_kind.into_iter().collect(),
-            background: None,
-        }
+    pub fn with(mut self, name: &str, backend: Arc<dyn Backend>) -> Self {
+        self.by_name.insert(name.to_owned(), backend);
+        self
     }
 
     /// What the engines go on with after an answer, where one of them does.
@@ -53,23 +63,37 @@ impl Backends {
     /// # Errors
     /// [`ToolError::UnknownBackend`] when it is not configured.
     pub fn of(&self, knowledge_base: &KnowledgeBase) -> Result<&dyn Backend, ToolError> {
-        let kind = &knowledge_base.backend.kind;
-        let backend = self.by_kind.get(kind).map(AsRef::as_ref);
-        backend.ok_or_else(|| ToolError::UnknownBackend(kind.clone()))
+        let name = &knowledge_base.backend.kind;
+        let backend = self.by_name.get(name).map(AsRef::as_ref);
+        backend.ok_or_else(|| ToolError::UnknownBackend(name.clone()))
     }
 }
 
 /// The embedded index, from the disk or from S3.
-fn embedded(config: &Config) -> (Arc<dyn Backend>, Option<Background>) {
+fn embedded(
+    config: &Config,
+    surroundings: &Surroundings,
+) -> (Arc<dyn Backend>, Option<Background>) {
+    let embedder = config.embeddings.clone().map(|embeddings| {
+        let model = OpenAiEmbedder::new(embeddings, surroundings.clone());
+        Arc::new(model) as Arc<dyn Embedder>
+    });
+    let over = |root: PathBuf| {
+        let engine = EmbeddedBackend::new(root);
+        match embedder {
+            Some(embedder) => engine.with_embedder(embedder),
+            None => engine,
+        }
+    };
     let Some(location) = &config.index_s3_uri else {
-        let on_disk = EmbeddedBackend::new(config.index_dir.clone());
-        return (Arc::new(on_disk), None);
+        return (Arc::new(over(config.index_dir.clone())), None);
     };
     let published = PublishedIndexBackend::new(
         location.clone(),
         std::env::temp_dir().join(COPIES),
         config.index_refresh_seconds,
-        Arc::new(SystemClock),
+        Arc::clone(&surroundings.clock),
+        over,
     );
     let background = published.background();
     (Arc::new(published), Some(background))

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use raglan_core::clock::SystemClock;
 use raglan_core::random::SystemRandom;
+use raglan_engines::call::Surroundings;
 use raglan_store::AwsClients;
 use raglan_telemetry::log;
 use raglan_telemetry::metrics::{self, StandardOutput};
@@ -24,12 +25,10 @@ pub async fn app_from_environment() -> Result<App, BadSettings> {
         function_name: std::env::var("AWS_LAMBDA_FUNCTION_NAME").unwrap_or_else(|_| "mcp".into()),
     }));
     let clients = AwsClients::from_environment().await;
-    let backends = Backends::from_config(&config);
-    Ok(App::new(
-        config,
-        &clients,
-        backends,
-        Arc::new(SystemClock),
-        Arc::new(SystemRandom),
-    ))
+    let (clock, random) = (Arc::new(SystemClock), Arc::new(SystemRandom));
+    let surroundings =
+        Surroundings::from_environment(Arc::clone(&clock) as _, Arc::clone(&random) as _);
+    let backends = Backends::from_config(&config, &surroundings)
+        .map_err(|error| BadSettings(vec![error.to_string()]))?;
+    Ok(App::new(config, &clients, backends, clock, random))
 }

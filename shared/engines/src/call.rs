@@ -56,6 +56,19 @@ pub struct Surroundings {
     pub random: Arc<dyn Random>,
 }
 
+impl Surroundings {
+    /// Connections of their own, and the credentials that the environment leads to.
+    #[must_use]
+    pub fn from_environment(clock: Arc<dyn Clock>, random: Arc<dyn Random>) -> Self {
+        Self {
+            outbound: Arc::default(),
+            credentials: Arc::new(Credentials::from_environment(Arc::clone(&clock))),
+            clock,
+            random,
+        }
+    }
+}
+
 /// How a credential is sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CredentialHeader {

@@ -54,6 +54,19 @@ pub enum Kind {
     RagFlow(RagFlowSettings),
 }
 
+impl Kind {
+    /// The name of the interface in the configuration.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::OpenAi(_) => "openai",
+            Self::Dify(_) => "dify",
+            Self::DifyExternal(_) => "dify_external",
+            Self::RagFlow(_) => "ragflow",
+        }
+    }
+}
+
 /// `openai`
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenAiSettings {
@@ -65,6 +78,9 @@ pub struct OpenAiSettings {
     pub rewrite_query: bool,
     /// `ranking_options.ranker`; engines that refuse it are asked without.
     pub ranker: Option<String>,
+    /// Whether search results carry the attributes of their documents, so that filters can be checked
+    /// again.
+    pub tells_metadata: bool,
 }
 
 /// `dify`
@@ -185,7 +201,7 @@ impl EngineUrl {
         if authority.as_str().contains('@') {
             return Err("a URL without user and password; name the credential in `credential`");
         }
-        if uri.query().is_some() || text.contains('#') {
+        if text.contains(['?', '#']) {
             return Err("a URL without query and fragment");
         }
         match scheme {
@@ -290,6 +306,7 @@ fn configuration(fields: &mut Fields<'_>) -> Option<Configuration> {
             credential_header: credential_header(fields),
             rewrite_query: fields.switch("rewrite_query", false),
             ranker: fields.text("ranker"),
+            tells_metadata: fields.switch("tells_metadata", true),
         }),
         "dify" => Kind::Dify(DifySettings {
             url: url(fields)?,

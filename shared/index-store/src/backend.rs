@@ -66,15 +66,17 @@ type Update = Shared<BoxFuture<'static, Result<(), CopyError>>>;
 impl PublishedIndexBackend {
     /// The engine for what is published at `location`. Copies are kept in the folder `root`; whether
     /// there is something newer is asked after `refresh_seconds` at the earliest. Nothing is asked, and
-    /// the account of the environment is not looked at, before the first call.
+    /// the account of the environment is not looked at, before the first call. `over` makes the engine
+    /// for a folder of indexes.
     #[must_use]
     pub fn new(
         location: IndexLocation,
         root: PathBuf,
         refresh_seconds: u32,
         clock: Arc<dyn Clock>,
+        over: impl FnOnce(PathBuf) -> EmbeddedBackend,
     ) -> Self {
-        Self::over(OnceCell::new(), location, root, refresh_seconds, clock)
+        Self::with(OnceCell::new(), location, root, refresh_seconds, clock, over)
     }
 
     /// The same with a loaded account.
@@ -85,21 +87,23 @@ impl PublishedIndexBackend {
         root: PathBuf,
         refresh_seconds: u32,
         clock: Arc<dyn Clock>,
+        over: impl FnOnce(PathBuf) -> EmbeddedBackend,
     ) -> Self {
         let objects = Objects::new(config, location.bucket());
         let objects = OnceCell::new_with(Some(objects));
-        Self::over(objects, location, root, refresh_seconds, clock)
+        Self::with(objects, location, root, refresh_seconds, clock, over)
     }
 
-    fn over(
+    fn with(
         objects: OnceCell<Objects>,
         location: IndexLocation,
         root: PathBuf,
         refresh_seconds: u32,
         clock: Arc<dyn Clock>,
+        over: impl FnOnce(PathBuf) -> EmbeddedBackend,
     ) -> Self {
         Self {
-            embedded: EmbeddedBackend::new(root.clone()),
+            embedded: over(root.clone()),
             copies: Arc::new(Copies {
                 location,
                 root,

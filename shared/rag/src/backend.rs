@@ -27,6 +27,17 @@ pub trait Backend: Send + Sync {
         FilterAbilities::ALL
     }
 
+    /// Lists the engine's knowledge bases, at most `limit`, from the position that the page before gave
+    /// as [`KnowledgeBasePage::next`]. For operators, who choose which of them callers may see.
+    fn list_knowledge_bases<'a>(
+        &'a self,
+        _position: Option<&'a str>,
+        _limit: usize,
+        _call: &'a EngineCall,
+    ) -> BoxFuture<'a, Result<KnowledgeBasePage, BackendError>> {
+        unsupported("list its knowledge bases")
+    }
+
     /// Finds the passages that fit a query best, best first.
     fn retrieve<'a>(
         &'a self,
@@ -285,11 +296,11 @@ pub struct Document {
     pub filename: String,
     /// Title.
     pub title: String,
-    /// `markdown`, `text`, `html` or `pdf`.
+    /// `markdown`, `text`, `html` or `pdf`; engines have further ones.
     pub format: String,
     /// Size of the source file.
     pub size_bytes: u64,
-    /// `indexed`, or `failed` when it could not be read.
+    /// `indexed`, or `failed` when it could not be read; of an engine also `indexing` and `cancelled`.
     pub status: String,
     /// Number of passages.
     pub chunk_count: u64,
@@ -308,6 +319,28 @@ pub struct DocumentPage {
     /// The documents.
     pub documents: Vec<Document>,
     /// Where the next page begins, in words of the engine's own; `None` after the last document.
+    pub next: Option<String>,
+}
+
+/// A knowledge base as its engine knows it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct EngineKnowledgeBase {
+    /// The engine's own identifier ([`raglan_core::catalog::BackendReference::id`]).
+    pub id: String,
+    /// Name for people; the identifier where the engine tells none.
+    pub name: String,
+    /// What it covers, where the engine tells.
+    pub description: Option<String>,
+    /// Number of documents, where the engine tells.
+    pub document_count: Option<u64>,
+}
+
+/// A page of knowledge bases.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct KnowledgeBasePage {
+    /// The knowledge bases.
+    pub knowledge_bases: Vec<EngineKnowledgeBase>,
+    /// Where the next page begins, in words of the engine's own; `None` after the last one.
     pub next: Option<String>,
 }
 

@@ -157,7 +157,7 @@ pub enum ToolError {
         filter: String,
     },
     /// A knowledge base names an engine that is not configured.
-    #[error("no backend of kind {0:?} is configured")]
+    #[error("no backend with the name {0:?} is configured")]
     UnknownBackend(String),
     /// There are no random bytes.
     #[error(transparent)]

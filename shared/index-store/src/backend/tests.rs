@@ -31,12 +31,13 @@ impl Scene {
         let folder = tempdir().unwrap();
         let location = location();
         let objects = Objects::new(&s3.account(), location.bucket());
-        let engine = PublishedIndexBackend::over(
+        let engine = PublishedIndexBackend::with(
             OnceCell::new_with(Some(objects.with_idle_timeout(idle_timeout))),
             location,
             folder.path().join("copies"),
             60,
             Arc::clone(&clock) as Arc<dyn Clock>,
+            EmbeddedBackend::new,
         );
         Self {
             s3,
@@ -259,6 +260,7 @@ async fn a_process_that_was_started_again_uses_the_copy_that_is_there() {
         scene.folder.path().join("copies"),
         60,
         Arc::clone(&scene.clock) as Arc<dyn Clock>,
+        EmbeddedBackend::new,
     );
     assert_eq!(found(&restarted, PATIENCE).await.unwrap(), "leave: 25 days");
     assert_eq!(scene.s3.take_requests(&Method::GET, ".tar.lz4"), 0);

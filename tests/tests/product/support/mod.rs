@@ -2,6 +2,8 @@
 
 pub mod engine;
 pub mod environment;
+#[path = "../../../../shared/engines/src/testing/fake_engine.rs"]
+pub mod fake_engine;
 pub mod gate;
 pub mod knowledge;
 pub mod log;
@@ -15,4 +17,4 @@ pub use environment::{Environment, Extensions};
 pub use log::{CapturedLog, capture_log, capture_own_log};
 pub use message::{Answer, Request, call, rpc};
 pub use queue::Mood;
-pub use world::{NOW, World, id};
+pub use world::{ENGINE_KEY, NOW, World, id};

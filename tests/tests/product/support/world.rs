@@ -21,13 +21,13 @@ use raglan_core::key_record::{KeyRecord, ScopeKind};
 use raglan_core::random::SequenceRandom;
 use raglan_core::task::{Task, TaskStatus};
 use raglan_core::tool::Tool;
+use raglan_engines::call::Surroundings;
+use raglan_engines::credentials::Credentials;
 use raglan_mcp::app::App;
 use raglan_mcp::backends::Backends;
 use raglan_mcp::config::Config;
-use raglan_rag::backend::Backend;
-use raglan_rag::embedded::EmbeddedBackend;
 use raglan_store::catalog::PutMode;
-use raglan_store::{AuditTable, AwsClients, CatalogStore, KeyStore};
+use raglan_store::{AccountChoice, AuditTable, AwsClients, CatalogStore, KeyStore};
 use tempfile::TempDir;
 
 use super::engine::{Behaviour, ScriptedEngine, passage};
@@ -70,6 +70,22 @@ pub struct World {
     key_seed: AtomicU64,
     _emulators: Emulators,
     _folder: TempDir,
+}
+
+/// The credential of configured engines, where `env:ENGINE_KEY` leads to.
+pub const ENGINE_KEY: &str = "sk-of-the-engine-and-of-nobody-else";
+
+/// What configured engines share: no account, and an environment with one credential in it.
+async fn surroundings(clock: &Arc<ManualClock>) -> Surroundings {
+    let environment = |name: &str| (name == "ENGINE_KEY").then(|| ENGINE_KEY.to_owned());
+    let account = AccountChoice::default().load().await;
+    let credentials = Credentials::of_config(&account, environment, Arc::clone(clock) as _);
+    Surroundings {
+        outbound: Arc::default(),
+        credentials: Arc::new(credentials),
+        clock: Arc::clone(clock) as _,
+        random: Arc::new(SequenceRandom::seeded(2)),
+    }
 }
 
 /// The identifier of a knowledge base.
@@ -174,23 +190,15 @@ impl World {
         let engine = Arc::new(ScriptedEngine::able());
         let poor_engine = Arc::new(ScriptedEngine::poor());
         let embedded_dir = config.index_dir.clone();
-        let embedded = EmbeddedBackend::new(embedded_dir.clone());
-        let engines: [(String, Arc<dyn Backend>); 3] = [
-            (BackendReference::EMBEDDED.to_owned(), Arc::new(embedded)),
-            (
-                ScriptedEngine::KIND.to_owned(),
-                Arc::clone(&engine) as Arc<dyn Backend>,
-            ),
-            (
-                ScriptedEngine::POOR_KIND.to_owned(),
-                Arc::clone(&poor_engine) as Arc<dyn Backend>,
-            ),
-        ];
         let clock = Arc::new(ManualClock::at(Timestamp::parse(NOW).unwrap()));
+        let backends = Backends::from_config(&config, &surroundings(&clock).await)
+            .unwrap()
+            .with(ScriptedEngine::KIND, Arc::clone(&engine) as _)
+            .with(ScriptedEngine::POOR_KIND, Arc::clone(&poor_engine) as _);
         let app = App::new(
             config,
             &AwsClients::for_local_endpoints(&dynamodb.url, &sqs.url),
-            Backends::new(engines),
+            backends,
             Arc::clone(&clock) as _,
             Arc::new(SequenceRandom::seeded(1)),
         );
