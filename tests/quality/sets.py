@@ -2,7 +2,8 @@
 
     sets.py en FOLDER...       the NAME line of a page asks for the page without it (English)
     sets.py zh FOLDER...       the same with Chinese pages
-    sets.py cross FOLDER...    the English NAME line asks for the Chinese page of the same name
+    sets.py cross N FOLDER...  the English NAME line asks for the Chinese page of the same name: N
+                               questions, and as many more pages that nobody asks for
     sets.py mixed N FOLDER...  N passages of both and of Rust's documentation, for times and memory
 
 Folders hold a tree like /usr/share/man. The set goes to standard output:
@@ -19,8 +20,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 DOCUMENT_MAX_CHARS = 4000
-# A page that is asked for in another language is embedded whole; models read the first 512 tokens.
-CROSS_DOCUMENT_MAX_CHARS = 800
+# Pages that are embedded are short: a small model on a small machine takes a second for 300 characters.
+CROSS_DOCUMENT_MAX_CHARS = 300
 QUERIES_OF_A_LANGUAGE = 250
 HAN = re.compile(r"[\u4e00-\u9fff]")
 NAME_HEADINGS = "NAME|名称|名字|名字 \\(NAME\\)|NAME 名称|名称 \\(NAME\\)"
@@ -87,28 +88,23 @@ def known_items(found: Iterator[Page], chinese_ones: bool) -> tuple[list[dict], 
     return documents, queries
 
 
-def cross_language(folders: list[str]) -> tuple[list[dict], list[dict]]:
+def cross_language(count: int, folders: list[str]) -> tuple[list[dict], list[dict]]:
     wanted = {path.name for path in files(folders, "zh_CN")}
     glosses = {}
     for path in files(folders, "man[1-8]"):
         if path.name in wanted and is_question((page := Page(path)).gloss, False):
             glosses.setdefault(page.file, page.gloss)
-    documents, queries, seen = [], [], set()
+    chance, seen, asked, others = random.Random(1), set(), [], []
     for page in chinese(folders):
-        if page.file in seen or len(HAN.findall(page.text)) < 40:
-            continue
-        seen.add(page.file)
-        name = f"m{len(documents)}"
         text = page.text[:CROSS_DOCUMENT_MAX_CHARS]
-        documents.append({"id": name, "title": "", "text": text})
-        if page.file in glosses:
-            queries.append({"q": glosses[page.file], "rel": {name: 1}})
-    # Documents that nobody asks for make it harder; as many as are asked for is enough.
-    asked = {name for query in queries for name in query["rel"]}
-    others = [document for document in documents if document["id"] not in asked]
-    kept = random.Random(1).sample(others, min(len(others), len(asked)))
-    documents = [document for document in documents if document["id"] in asked] + kept
-    return documents, queries
+        if page.file not in seen and len(HAN.findall(text)) >= 40:
+            seen.add(page.file)
+            document = {"id": page.file, "title": "", "text": text}
+            (asked if page.file in glosses else others).append(document)
+    asked = chance.sample(asked, min(count, len(asked)))
+    others = chance.sample(others, min(len(asked), len(others)))
+    queries = [{"q": glosses[x["id"]], "rel": {x["id"]: 1}} for x in asked]
+    return asked + others, queries
 
 
 def rust_documentation() -> Iterator[tuple[str, str]]:
@@ -147,7 +143,7 @@ def main() -> None:
     if kind == "mixed":
         documents, queries = mixed(int(rest[0]), rest[1:])
     elif kind == "cross":
-        documents, queries = cross_language(rest)
+        documents, queries = cross_language(int(rest[0]), rest[1:])
     else:
         found = {"en": english, "zh": chinese}[kind](rest)
         documents, queries = known_items(found, kind == "zh")

@@ -412,6 +412,7 @@ async fn run_job(system: &LocalSystem, job: &IndexJob) -> anyhow::Result<(Task, 
         catalog: &system.catalog(),
         index_dir: &system.index_dir,
         publisher: None,
+        embedder: None,
         clock: system.clock(),
         random: system.random(),
     };

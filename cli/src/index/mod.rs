@@ -3,6 +3,7 @@
 mod watch;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -12,13 +13,16 @@ use raglan_core::ids;
 use raglan_core::random::{Random, SystemRandom};
 use raglan_core::task::{Task, TaskError, TaskStatus};
 use raglan_index_store::{IndexLocation, Publisher};
-use raglan_ingest::build::{IndexOptions, IndexReport, Progress, Reading, index_folder};
+use raglan_ingest::build::{IndexOptions, IndexReport, Progress, Reading, embed_folder};
+use raglan_ingest::embedding::Embedding;
+use raglan_rag::embedded::embedding::Embedder;
 use raglan_rag::embedded::layout;
 use raglan_store::catalog::PutMode;
 use raglan_store::{AccountChoice, CatalogStore};
 
 use crate::Outcome;
 use crate::arguments::IndexArguments;
+use crate::embedding;
 use crate::language::text;
 use crate::target::{MissingFolder, Target};
 use crate::terminal::{say, stop_signal, warn};
@@ -29,6 +33,9 @@ use self::watch::State as WatchedState;
 const TASK_RETENTION_SECONDS: i64 = 30 * 24 * 3600;
 /// Names of left-out documents in a task's error.
 const NAMED_FAILURES: usize = 5;
+/// How an embedded index is searched, in the catalogue: without vectors and with them.
+const WORDS: &str = "bm25";
+const WORDS_AND_MEANING: &str = "hybrid";
 /// What a shell shows for a program that was interrupted (128 + SIGINT).
 const INTERRUPTED: i32 = 130;
 
@@ -57,6 +64,8 @@ pub struct Destination<'a> {
     pub index_dir: &'a Path,
     /// Where the index is published as well.
     pub publisher: Option<&'a Publisher>,
+    /// The model that makes vectors of the passages.
+    pub embedder: Option<Arc<dyn Embedder>>,
     /// The time.
     pub clock: &'a dyn Clock,
     /// The randomness.
@@ -114,6 +123,12 @@ fn report_result(job: &IndexJob, task: &Task, report: &IndexReport) -> Outcome {
         size_bytes = report.size_bytes,
         id = task.id
     ));
+    if report.embedded > 0 {
+        say(text!(
+            "{embedded} passages were embedded; the others are known.",
+            embedded = report.embedded
+        ));
+    }
     if report.skipped > 0 {
         say(text!(
             "{skipped} other files were passed over.",
@@ -180,6 +195,7 @@ async fn index_into(
         catalog: &target.catalog()?,
         index_dir,
         publisher: publisher.as_ref(),
+        embedder: embedding::from_environment()?,
         clock: &SystemClock,
         random: &SystemRandom,
     };
@@ -211,7 +227,7 @@ pub async fn index(job: &IndexJob, to: &Destination<'_>) -> anyhow::Result<(Task
     to.catalog.put_task(&task, keep(&task)).await?;
 
     let built = tokio::select! {
-        built = build(job, to.index_dir) => built,
+        built = build(job, to) => built,
         () = stop_signal() => {
             let message = text!("The run was interrupted. The index of before answers on.");
             end(&mut task, TaskStatus::Failed, "interrupted", message.to_owned(), to.clock);
@@ -268,24 +284,28 @@ pub async fn index(job: &IndexJob, to: &Destination<'_>) -> anyhow::Result<(Task
     Ok((task, report))
 }
 
-async fn build(job: &IndexJob, index_dir: &Path) -> anyhow::Result<IndexReport> {
+async fn build(job: &IndexJob, to: &Destination<'_>) -> anyhow::Result<IndexReport> {
     let options = IndexOptions {
         source_dir: job.folder.clone(),
-        index_root: index_dir.to_owned(),
+        index_root: to.index_dir.to_owned(),
         kb_id: job.kb_id.clone(),
         reading: job.reading,
     };
+    let runtime = tokio::runtime::Handle::current();
+    let embedder = to.embedder.clone();
+    let embedding = embedder.map(|embedder| Embedding::new(embedder, runtime));
     let work = tokio::task::spawn_blocking(move || {
         let bar = ProgressBar::no_length();
         let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {wide_msg}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        let report = index_folder(&options, &SystemClock, &mut |progress| match progress {
+        let mut show = |progress| match progress {
             Progress::Found { files } => bar.set_length(files as u64),
             Progress::Read { filename, done } => {
                 bar.set_position(done as u64);
                 bar.set_message(filename);
             }
-        });
+        };
+        let report = embed_folder(&options, embedding.as_ref(), &SystemClock, &mut show);
         bar.finish_and_clear();
         report
     });
@@ -372,7 +392,7 @@ async fn catalogue_entry(
             kind: BackendReference::EMBEDDED.to_owned(),
             id: job.kb_id.to_string(),
         },
-        strategy: "bm25".to_owned(),
+        strategy: WORDS.to_owned(),
         document_count: None,
         chunk_count: None,
         created_at: now,
@@ -393,6 +413,15 @@ async fn catalogue_entry(
     }
     if job.owner.is_some() {
         entry.owner.clone_from(&job.owner);
+    }
+    if entry.strategy == WORDS || entry.strategy == WORDS_AND_MEANING {
+        let has_vectors = to.embedder.is_some();
+        entry.strategy = if has_vectors {
+            WORDS_AND_MEANING
+        } else {
+            WORDS
+        }
+        .to_owned();
     }
     entry.document_count = Some(report.documents);
     entry.chunk_count = Some(report.chunks);

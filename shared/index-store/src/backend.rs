@@ -76,7 +76,14 @@ impl PublishedIndexBackend {
         clock: Arc<dyn Clock>,
         over: impl FnOnce(PathBuf) -> EmbeddedBackend,
     ) -> Self {
-        Self::with(OnceCell::new(), location, root, refresh_seconds, clock, over)
+        Self::with(
+            OnceCell::new(),
+            location,
+            root,
+            refresh_seconds,
+            clock,
+            over,
+        )
     }
 
     /// The same with a loaded account.

@@ -190,6 +190,7 @@ async fn an_indexing_run_is_a_task_and_a_knowledge_base_that_callers_see() {
         catalog: &world.catalog(),
         index_dir: &world.index_dir,
         publisher: None,
+        embedder: None,
         clock: world.clock.as_ref(),
         random: &random,
     };

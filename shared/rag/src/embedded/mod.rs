@@ -122,8 +122,8 @@ impl EmbeddedBackend {
             traceparent: call.traceparent.clone(),
         };
         let texts = [request.query.clone()];
-        let embedded = embedder.embed(&texts, Purpose::Query, &embedding_call);
-        let failure = match embedded.await.map(|mut vectors| vectors.pop()) {
+        let asked = embedder.embed(&texts, Purpose::Query, &embedding_call);
+        let failure = match asked.await.map(|mut vectors| vectors.pop()) {
             Ok(Some(vector)) => {
                 let request = request.clone();
                 return self

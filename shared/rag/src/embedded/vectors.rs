@@ -191,7 +191,7 @@ impl Vectors {
     ///
     /// # Errors
     /// [`VectorsError`]
-    pub fn open(
+    pub(super) fn open(
         directory: &ReadOnlyDirectory,
         manifest: &VectorsManifest,
         passages: usize,
@@ -211,6 +211,20 @@ impl Vectors {
             return Err(VectorsError::Damaged);
         }
         Ok(Self { bytes, row_bytes })
+    }
+
+    /// Maps the rows in a folder.
+    ///
+    /// # Errors
+    /// [`VectorsError`]
+    pub fn open_folder(
+        directory: &Path,
+        manifest: &VectorsManifest,
+        passages: usize,
+    ) -> Result<Self, VectorsError> {
+        let directory = ReadOnlyDirectory::open(directory)
+            .map_err(|error| VectorsError::Unreadable(error.to_string()))?;
+        Self::open(&directory, manifest, passages)
     }
 
     /// The `count` rows that are nearest to `vector`, nearest first, with the cosine of the angle
@@ -322,8 +336,7 @@ mod tests {
             writer.add(TextKey::of("model", "text"), &row).unwrap();
         }
         let dimension = writer.finish().unwrap().unwrap();
-        let directory = ReadOnlyDirectory::open(folder.path()).unwrap();
-        Vectors::open(&directory, &manifest(dimension), rows.len()).unwrap()
+        Vectors::open_folder(folder.path(), &manifest(dimension), rows.len()).unwrap()
     }
 
     fn manifest(dimension: usize) -> VectorsManifest {
