@@ -107,6 +107,17 @@ USERS = {
         },
     ),
     "shared/bedrock/src/converse.rs": ("BedrockModelArns", {"converse": [MCP]}),
+    "shared/index-store/src/objects.rs": (
+        "PublishedIndexes",
+        {
+            "read_small": [MCP, ADMINISTRATOR],
+            "download": [MCP],
+            "upload": [ADMINISTRATOR],
+            "replace": [ADMINISTRATOR],
+            "list": [ADMINISTRATOR],
+            "delete": [ADMINISTRATOR],
+        },
+    ),
     "cli/src/doctor/inside.rs": (
         None,
         {
@@ -130,6 +141,8 @@ RESOURCES = {
     ("cli/src/doctor/inside.rs", "alarms"): ["Alarms"],
     ("shared/engines/src/credentials.rs", "secret"): ["SecretArns"],
     ("shared/engines/src/credentials.rs", "parameter"): ["ParameterArns"],
+    # The right to list is one on the bucket, not on what is in it.
+    ("shared/index-store/src/objects.rs", "list"): ["BucketOfPublishedIndexes"],
 }
 
 # Rights that Lambda uses in the function's name, or that go with a service.

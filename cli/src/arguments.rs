@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use raglan_core::catalog::KnowledgeBaseId;
+use raglan_index_store::IndexLocation;
 use raglan_rag::backend::Condition;
 
 pub use crate::bench::arguments::BenchArguments;
@@ -196,6 +197,10 @@ pub struct IndexArguments {
     /// Go on and index again whenever the folder has changed, until Ctrl-C
     #[arg(long)]
     pub watch: bool,
+    /// Also put the index into S3, where functions with this `INDEX_S3_URI` fetch it:
+    /// s3://BUCKET/FOLDER/
+    #[arg(long, value_name = "S3-URI", value_parser = IndexLocation::parse)]
+    pub publish: Option<IndexLocation>,
     /// The deployment.
     #[command(flatten)]
     pub target: TargetArguments,

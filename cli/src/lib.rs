@@ -7,6 +7,7 @@ pub mod bench;
 pub mod connect;
 pub mod dev;
 pub mod doctor;
+mod embedding;
 pub mod eval;
 pub mod failure;
 pub mod guard;

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from account import REGION, Account, running_account  # noqa: E402
 
 STACK = "raglan"
 KNOWLEDGE_BASE = "handbook"
+PUBLISHED = "parking"
 UNKNOWN_KEY = "rgl_nobody_has_this_key"
 DEPLOY_TIMEOUT_SECONDS = 300
 CLIENT_TIMEOUT_SECONDS = 240
@@ -248,6 +250,47 @@ def audit_rows(deployment: Deployment) -> None:
     say("no dead letters")
 
 
+def retrieved(deployment: Deployment, query: str) -> str:
+    """What `retrieve` answers, as text."""
+    arguments = {"query": query, "kb_ids": [PUBLISHED]}
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call"}
+    message["params"] = {"name": "retrieve", "arguments": arguments}
+    headers = {
+        "Authorization": f"Bearer {deployment.keys['client']}",
+        "Content-Type": "application/json",
+    }
+    request = urllib.request.Request(deployment.url, json.dumps(message).encode(), headers)
+    with urllib.request.urlopen(request, timeout=CLIENT_TIMEOUT_SECONDS) as answer:
+        return json.dumps(json.load(answer))
+
+
+def published_index(deployment: Deployment) -> None:
+    """An index in S3 answers, and a newer one takes its place without a deployment."""
+    s3 = deployment.account.client("s3")
+    s3.create_bucket(Bucket="team-indexes")
+    uri = "s3://team-indexes/raglan/"
+    documents, index = deployment.scratch / "documents", deployment.scratch / "index"
+    documents.mkdir()
+
+    def publish(text: str) -> None:
+        (documents / "parking.md").write_text(f"# Parking\n\n{text}\n", encoding="utf-8")
+        words = ["index", str(documents), "--kb", PUBLISHED, "--index-dir", str(index)]
+        say(deployment.raglan(*words, "--publish", uri).strip().splitlines()[-1])
+
+    publish("Bicycles stand in the yard.")
+    deployment.deploy(RateLimitPerMinute="77", IndexS3Uri=uri, IndexRefreshSeconds="5")
+    answer = retrieved(deployment, "bicycles")
+    check("in the yard" in answer, f"the published index does not answer: {answer[:2000]}")
+    publish("Bicycles stand in the cellar.")
+    deadline = time.monotonic() + AUDIT_PATIENCE_SECONDS
+    while "in the cellar" not in (answer := retrieved(deployment, "bicycles")):
+        check(time.monotonic() < deadline, f"the old index answers on: {answer[:2000]}")
+        time.sleep(1)
+    objects = s3.list_objects_v2(Bucket="team-indexes")["Contents"]
+    for name in sorted(x["Key"] for x in objects):
+        say(name)
+
+
 def deletion(deployment: Deployment) -> None:
     """The stack goes; keys and audit events stay and refuse to be deleted by mistake."""
     account, outputs = deployment.account, deployment.outputs()
@@ -281,6 +324,7 @@ STEPS = [
     ("sam deploy with other parameters", update),
     ("a real client through the function URL", real_client),
     ("audit trail", audit_rows),
+    ("an index from S3", published_index),
     ("deletion", deletion),
 ]
 

@@ -411,6 +411,8 @@ async fn run_job(system: &LocalSystem, job: &IndexJob) -> anyhow::Result<(Task, 
     let destination = Destination {
         catalog: &system.catalog(),
         index_dir: &system.index_dir,
+        publisher: None,
+        embedder: None,
         clock: system.clock(),
         random: system.random(),
     };

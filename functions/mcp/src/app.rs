@@ -12,6 +12,7 @@ use raglan_core::ids;
 use raglan_core::key::KeyHash;
 use raglan_core::random::Random;
 use raglan_guard::{Guard, GuardOptions};
+use raglan_index_store::Background;
 use raglan_store::{
     AuditQueue, AwsClients, CatalogStore, IdempotencyStore, KeyStore, LeaseStore, MeterStore,
     SessionStore,
@@ -49,6 +50,7 @@ pub struct App {
     failed_attempts: FailedAttempts,
     limiter: Limiter,
     trail: Arc<Trail>,
+    background: Option<Background>,
     oauth: Option<Oauth>,
     protocol: Protocol<Server>,
     clock: Arc<dyn Clock>,
@@ -66,6 +68,7 @@ impl App {
         clock: Arc<dyn Clock>,
         random: Arc<dyn Random>,
     ) -> Self {
+        let background = backends.background().cloned();
         let state = (clients.dynamodb.clone(), config.state_table.clone());
         let (results, leases, sessions, meters) = (
             IdempotencyStore::new(state.0.clone(), state.1.clone()),
@@ -105,6 +108,7 @@ impl App {
                 Arc::clone(&clock),
                 Arc::clone(&random),
             )),
+            background,
             oauth: config
                 .oauth
                 .clone()
@@ -129,6 +133,12 @@ impl App {
     #[must_use]
     pub const fn trail(&self) -> &Arc<Trail> {
         &self.trail
+    }
+
+    /// What engines go on with after an answer.
+    #[must_use]
+    pub const fn background(&self) -> Option<&Background> {
+        self.background.as_ref()
     }
 
     /// Answers one request: edge → key → body → rate → protocol → permission → tool → audit → answer.
