@@ -8,11 +8,13 @@
 //! | [`limits`], [`leases`], [`idempotency`] | state: what expires | MCP function | MCP function |
 //! | [`usage`] | state | (counted by [`limits`]) | the command line |
 //! | [`audit_queue`] | audit queue | MCP function | audit function |
-//! | [`audit_table`] | audit | audit function | the command line |
+//! | [`audit_append`], [`audit_table`] | audit | audit function | the command line |
 //!
 //! Every read that a permission depends on is a consistent read. Every failure is a [`StoreError`].
 
+pub mod audit_append;
 pub mod audit_queue;
+pub mod audit_record;
 pub mod audit_table;
 pub mod catalog;
 pub mod clients;
@@ -24,8 +26,10 @@ pub mod limits;
 mod table;
 pub mod usage;
 
+pub use audit_append::AuditWriter;
 pub use audit_queue::AuditQueue;
-pub use audit_table::{AuditRecord, AuditTable};
+pub use audit_record::AuditRecord;
+pub use audit_table::AuditTable;
 pub use catalog::CatalogStore;
 pub use clients::{AccountChoice, AwsClients};
 pub use error::StoreError;
