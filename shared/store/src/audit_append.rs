@@ -8,7 +8,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use aws_sdk_dynamodb::error::ProvideErrorMetadata as _;
 use aws_sdk_dynamodb::operation::transact_write_items::TransactWriteItemsError;
 use aws_sdk_dynamodb::types::{Put, TransactWriteItem};
 use raglan_core::audit_chain::{Head, link};
@@ -105,7 +104,10 @@ impl AuditWriter {
         for (n, event) in events.iter().enumerate() {
             let id = &event.event().event_id;
             // A transaction must not name the same item twice.
-            if waiting.iter().any(|&other| &events[other].event().event_id == id) {
+            if waiting
+                .iter()
+                .any(|&other| &events[other].event().event_id == id)
+            {
                 results[n] = Ok(Stored::AlreadyThere);
             } else {
                 waiting.push(n);
@@ -162,7 +164,10 @@ impl AuditWriter {
             let item = self
                 .linked(event, &key, &day, &mut head)
                 .map_err(Cancelled::Call)?;
-            parts.push(self.put(item).condition_expression("attribute_not_exists(event_id)"));
+            parts.push(
+                self.put(item)
+                    .condition_expression("attribute_not_exists(event_id)"),
+            );
         }
         parts.insert(0, self.head_put(&key, &day, before, head));
         if before == Head::START || day < self.clock.now().day() {
@@ -307,7 +312,9 @@ impl AuditWriter {
 
     /// A random pause, so that writers that met once do not meet again.
     fn pause(&self, attempt: u32) -> Duration {
-        let longest = FIRST_PAUSE.saturating_mul(1 << attempt.min(8)).min(LONGEST_PAUSE);
+        let longest = FIRST_PAUSE
+            .saturating_mul(1 << attempt.min(8))
+            .min(LONGEST_PAUSE);
         let mut byte = [u8::MAX];
         // Without randomness it is the longest pause.
         let _ = self.random.fill(&mut byte);

@@ -32,7 +32,8 @@ impl AuditRecord {
         if body.len() > MAX_RECORD_BYTES {
             return Err(NotAnAuditEvent("larger than what can be stored"));
         }
-        let fields = serde_json::from_str(body).map_err(|_| NotAnAuditEvent("not a JSON object"))?;
+        let fields =
+            serde_json::from_str(body).map_err(|_| NotAnAuditEvent("not a JSON object"))?;
         let mut record = Self::of_fields(fields)?;
         record.size_bytes = body.len();
         Ok(record)

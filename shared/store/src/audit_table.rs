@@ -10,7 +10,7 @@
 //! of an owner by `<owner>#<day>`. A shard is chosen by a hash, so that no partition takes all writes.
 //! Everything ends by TTL. Nothing is ever scanned.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::operation::query::builders::QueryFluentBuilder;

@@ -169,7 +169,12 @@ pub(crate) async fn local_audit_table() -> AuditTable {
 pub(crate) fn audit_writer(table: &AuditTable, retention_days: u32) -> AuditWriter {
     let clock = ManualClock::at(Timestamp::from_epoch_seconds(1_800_000_000));
     let random = SequenceRandom::seeded(1);
-    AuditWriter::new(table.clone(), retention_days, Arc::new(clock), Arc::new(random))
+    AuditWriter::new(
+        table.clone(),
+        retention_days,
+        Arc::new(clock),
+        Arc::new(random),
+    )
 }
 
 /// A server that gives the next answer of its script to each request.

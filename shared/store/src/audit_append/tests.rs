@@ -170,7 +170,9 @@ async fn an_event_that_the_table_refuses_does_not_hold_back_the_others() {
     let there = cancelled(&["None", "None", "ConditionalCheckFailed", "None"]);
     let server = scripted(script(vec![refused, there, stored])).await;
     let results = appended_at(&server.url, &["event-1", "event-2", "event-3"]).await;
-    assert!(matches!(&results[0], Err(StoreError::Refused { code, .. }) if code == "ValidationError"));
+    assert!(
+        matches!(&results[0], Err(StoreError::Refused { code, .. }) if code == "ValidationError")
+    );
     assert_eq!(results[1..], [Ok(Stored::New), Ok(Stored::AlreadyThere)]);
     // Who is left is linked anew, from the first place on.
     let last: serde_json::Value = serde_json::from_str(&server.requests()[5]).unwrap();
@@ -181,8 +183,13 @@ async fn an_event_that_the_table_refuses_does_not_hold_back_the_others() {
 
 #[tokio::test]
 async fn nothing_is_stored_without_a_table_or_without_the_right_to_it() {
-    let error = appended_at(&nobody_listens().await, &["event-1"]).await.remove(0);
-    assert!(matches!(error, Err(StoreError::Unavailable { .. })), "{error:?}");
+    let error = appended_at(&nobody_listens().await, &["event-1"])
+        .await
+        .remove(0);
+    assert!(
+        matches!(error, Err(StoreError::Unavailable { .. })),
+        "{error:?}"
+    );
     let denied = r#"{"__type":"AccessDeniedException","message":"no"}"#;
     let server = scripted(vec![(400, denied.to_owned())]).await;
     let error = appended_at(&server.url, &["event-1"]).await.remove(0);
@@ -221,15 +228,15 @@ fn whatever_an_event_holds_its_hash_is_the_same_after_it_was_stored() {
     let table = runtime.block_on(local_audit_table());
     let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(64));
     let mut n = 0;
-    let mut values = Vec::new();
+    let values = std::cell::RefCell::new(Vec::new());
     runner
         .run(&any_json(), |value| {
-            values.push(value);
+            values.borrow_mut().push(value);
             Ok(())
         })
         .unwrap();
     runtime.block_on(async {
-        for value in values {
+        for value in values.into_inner() {
             n += 1;
             let mut json = serde_json::to_value(audit_event(&format!("event-{n}"))).unwrap();
             json["anything"] = value;

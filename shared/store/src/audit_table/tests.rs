@@ -126,7 +126,10 @@ async fn a_chain_is_open_until_a_root_covers_its_end() {
     assert_eq!(table.open_before(&day).await, Ok(Vec::new()));
     let next_day = "2027-01-16";
     let open = table.open_before(next_day).await.unwrap();
-    assert_eq!((open[0].day.as_str(), open[0].key.as_str()), (&*day, "key-1"));
+    assert_eq!(
+        (open[0].day.as_str(), open[0].key.as_str()),
+        (&*day, "key-1")
+    );
     // A late event, which comes while the day is closed, keeps the chain open.
     let later = ManualClock::at(audit_event("x").at.plus_seconds(86_400));
     let late = AuditWriter::new(
