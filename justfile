@@ -33,6 +33,14 @@ conformance *revisions:
 watch:
     tests/watch/run
 
+# Checks the templates: cfn-lint, SAM, rights, the runbook, checkov.
+infra:
+    infra/check
+
+# Deploys template.yaml into MiniStack, uses, updates and deletes it.
+deployment:
+    tests/deployment/run
+
 # Runs stdio hosts against `raglan stdio`.
 stdio:
     tests/stdio/run
@@ -48,6 +56,10 @@ browser:
 # Runs the requests of public bug reports against a bootstrap (default: the ordinary build).
 field *bootstrap:
     tests/field/run {{ bootstrap }}
+
+# Measures the MCP function beside other Lambda functions, in release mode (--quick, --only, --json).
+performance *options:
+    tests/performance/run {{ options }}
 
 # Checks licences, advisories and sources of the dependencies; needs `cargo install cargo-deny`.
 deny:

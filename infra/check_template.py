@@ -1,6 +1,7 @@
 """Applies the SAM transform to template.yaml and checks what must hold in the result.
 
-Needs aws-sam-translator and cfn-lint (for its reader of CloudFormation's short tags). Prints each
+The rights in its policies are compared with the calls in the sources (rights.py). Needs
+aws-sam-translator and cfn-lint (for its reader of CloudFormation's short tags). Prints each
 broken rule on a line of its own and exits with 1 when there is one.
 """
 
@@ -12,27 +13,10 @@ import cfnlint.decode
 from samtranslator.parser.parser import Parser
 from samtranslator.translator.translator import Translator
 
+import rights
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
-LOG_ACTIONS = {"logs:CreateLogStream", "logs:PutLogEvents"}
-ALLOWED_ACTIONS = {
-    ("McpRole", "KeysTable"): {"dynamodb:GetItem"},
-    ("McpRole", "CatalogTable"): {"dynamodb:GetItem", "dynamodb:Query", "dynamodb:BatchGetItem"},
-    ("McpRole", "StateTable"): {
-        "dynamodb:UpdateItem",
-        "dynamodb:PutItem",
-        "dynamodb:DeleteItem",
-    },
-    ("McpRole", "AuditQueue"): {"sqs:SendMessage"},
-    ("McpRole", "McpLogGroup"): LOG_ACTIONS,
-    ("AuditRole", "AuditTable"): {"dynamodb:PutItem"},
-    ("AuditRole", "AuditQueue"): {
-        "sqs:ReceiveMessage",
-        "sqs:DeleteMessage",
-        "sqs:GetQueueAttributes",
-    },
-    ("AuditRole", "AuditLogGroup"): LOG_ACTIONS,
-}
 EXPIRING_TABLES = {"CatalogTable", "StateTable", "AuditTable"}
 PROTECTED_TABLES = {"KeysTable", "AuditTable"}
 LEAST_RECEIVE_COUNT = 5
@@ -57,21 +41,60 @@ def as_list(value):
     return value if isinstance(value, list) else [value]
 
 
+def statements(resource):
+    """The statements of a role or a managed policy, those under a condition included."""
+    properties = resource["Properties"]
+    documents = [policy["PolicyDocument"] for policy in properties.get("Policies", [])]
+    documents += [properties["PolicyDocument"]] if "PolicyDocument" in properties else []
+    for document in documents:
+        for statement in document["Statement"]:
+            yield statement["Fn::If"][1] if "Fn::If" in statement else statement
+
+
+def target_name(target):
+    """The logical identifier that a statement's resource is about."""
+    if isinstance(target, str):
+        return target
+    if "Fn::Sub" in target:
+        pattern = target["Fn::Sub"]
+        alarms = ":cloudwatch:" in pattern and ":alarm:${AWS::StackName}-*" in pattern
+        return "Alarms" if alarms else pattern.partition(".Arn}")[0].removeprefix("${")
+    name = target["Fn::GetAtt"][0] if "Fn::GetAtt" in target else target["Ref"]
+    return "Stack" if name == "AWS::StackId" else name
+
+
 def permitted_actions(resources):
-    """Actions by role and by the resource that they are allowed on."""
+    """Actions by role (or managed policy) and by the resource that they are allowed on."""
     actions = {}
     for name, resource in resources.items():
-        if resource["Type"] != "AWS::IAM::Role":
+        if resource["Type"] not in ("AWS::IAM::Role", "AWS::IAM::ManagedPolicy"):
             continue
-        for policy in resource["Properties"].get("Policies", []):
-            for statement in policy["PolicyDocument"]["Statement"]:
-                for target in as_list(statement["Resource"]):
-                    logical_id = target["Fn::GetAtt"][0] if isinstance(target, dict) else target
-                    granted = actions.setdefault((name, logical_id), set())
-                    granted.update(as_list(statement["Action"]))
+        for statement in statements(resource):
+            for target in as_list(statement["Resource"]):
+                granted = actions.setdefault((name, target_name(target)), set())
+                granted.update(as_list(statement["Action"]))
         if resource["Properties"].get("ManagedPolicyArns"):
             actions[(name, "managed policies")] = set(resource["Properties"]["ManagedPolicyArns"])
     return actions
+
+
+def problems_of_rights(resources):
+    """What a policy grants and the code does not use, or the other way round; and any wildcard."""
+    expected, unaccounted = rights.used()
+    yield from unaccounted
+    granted = permitted_actions(resources)
+    for (who, target), actions in granted.items():
+        if any("*" in action for action in actions):
+            yield f"{who}: {actions} has a wildcard"
+        if "*" in str(target) and not actions <= rights.ON_EVERYTHING:
+            yield f"{who}: {actions - rights.ON_EVERYTHING} is granted on {target}"
+    granted = {place: actions for place, actions in granted.items() if place[1] != "*"}
+    for who, target in sorted(granted.keys() | expected.keys()):
+        has, uses = granted.get((who, target), set()), expected.get((who, target), set())
+        if has - uses:
+            yield f"{who} may {sorted(has - uses)} on {target}, and no code does"
+        if uses - has:
+            yield f"{who} may not {sorted(uses - has)} on {target}, and code does"
 
 
 def problems(resources):
@@ -83,11 +106,7 @@ def problems(resources):
             if resource["Type"] == kind
         }
 
-    granted = permitted_actions(resources)
-    for place in granted.keys() | ALLOWED_ACTIONS.keys():
-        if granted.get(place) != ALLOWED_ACTIONS.get(place):
-            yield f"{place}: {granted.get(place)} is granted, {ALLOWED_ACTIONS.get(place)} expected"
-
+    yield from problems_of_rights(resources)
     callers = {
         properties["Action"]
         for properties in of_type("AWS::Lambda::Permission").values()
@@ -99,11 +118,17 @@ def problems(resources):
         if "Cors" in url:
             yield f"{name}: the function decides about CORS, not its URL"
 
+    for name, function in of_type("AWS::Lambda::Function").items():
+        if function.get("TracingConfig") != {"Mode": "Active"}:
+            yield f"{name}: is not traced"
+
     for name, table in of_type("AWS::DynamoDB::Table").items():
         if name in EXPIRING_TABLES and not table.get("TimeToLiveSpecification", {}).get("Enabled"):
             yield f"{name}: items do not expire"
         if name in PROTECTED_TABLES and "DeletionProtectionEnabled" not in table:
             yield f"{name}: can be deleted by mistake"
+        if name in PROTECTED_TABLES and resources[name].get("DeletionPolicy") != "Retain":
+            yield f"{name}: goes with the stack"
         if not table.get("PointInTimeRecoverySpecification", {}).get("PointInTimeRecoveryEnabled"):
             yield f"{name}: has no point-in-time recovery"
 

@@ -3,9 +3,14 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use raglan_core::catalog::KnowledgeBaseId;
+use raglan_rag::backend::Condition;
 
+pub use crate::bench::arguments::BenchArguments;
+pub use crate::doctor::DoctorArguments;
 pub use crate::kb::arguments::KbArguments;
 pub use crate::key::arguments::KeyArguments;
+use crate::search::parse_filter;
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -32,14 +37,25 @@ pub enum Command {
     Dev(DevArguments),
     /// Reads a folder of documents and makes it a searchable knowledge base
     Index(IndexArguments),
+    /// Searches an index in the terminal and shows what matched
+    Search(SearchArguments),
+    /// Measures an index on queries whose relevant documents are known
+    #[command(after_help = EVAL_FORMAT)]
+    Eval(EvalArguments),
     /// Serves MCP over standard input and output, for hosts that start a program
     Stdio(StdioArguments),
     /// Shows what the guard marks in a text, before it is indexed; exits with 3 when it marks something
     Guard(GuardArguments),
+    /// Prints how to tell a client about an endpoint; without a client, the clients it knows
+    Connect(ConnectArguments),
     /// Issues, narrows, rotates and revokes API keys
     Key(KeyArguments),
+    /// Looks at a deployment from outside and inside, and says what to do about what it finds
+    Doctor(DoctorArguments),
     /// Says which knowledge bases there are and whose they are
     Kb(KbArguments),
+    /// Measures how many calls a second an endpoint answers, and how fast
+    Bench(BenchArguments),
     /// Prints the completions of a shell
     #[command(after_help = COMPLETION_EXAMPLES)]
     Completions {
@@ -133,6 +149,16 @@ pub struct StdioArguments {
     pub state_dir: PathBuf,
 }
 
+/// `raglan connect`
+#[derive(Debug, Clone, Args)]
+pub struct ConnectArguments {
+    /// The client, or `all`
+    pub client: Option<String>,
+    /// The MCP endpoint
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8420/mcp")]
+    pub url: String,
+}
+
 /// `raglan guard`
 #[derive(Debug, Clone, Args)]
 pub struct GuardArguments {
@@ -164,9 +190,72 @@ pub struct IndexArguments {
     /// environment's `INDEX_DIR`, or the local system's own)
     #[arg(long, value_name = "DIR")]
     pub index_dir: Option<PathBuf>,
+    /// Read every file, also those that have not changed since the index was built
+    #[arg(long)]
+    pub full: bool,
+    /// Go on and index again whenever the folder has changed, until Ctrl-C
+    #[arg(long)]
+    pub watch: bool,
     /// The deployment.
     #[command(flatten)]
     pub target: TargetArguments,
+}
+
+/// Which embedded index is asked.
+#[derive(Debug, Clone, Args)]
+pub struct IndexChoice {
+    /// The knowledge base; can be left out where there is only one
+    #[arg(long = "kb", value_name = "ID", value_parser = KnowledgeBaseId::parse)]
+    pub kb_id: Option<KnowledgeBaseId>,
+    /// Folder that the indexes lie in; needed with --stack, which does not say one (without it the
+    /// environment's `INDEX_DIR`, or the local system's own)
+    #[arg(long, value_name = "DIR")]
+    pub index_dir: Option<PathBuf>,
+    /// The deployment.
+    #[command(flatten)]
+    pub target: TargetArguments,
+}
+
+/// `raglan search`
+#[derive(Debug, Clone, Args)]
+pub struct SearchArguments {
+    /// What to look for
+    pub query: String,
+    /// Which index.
+    #[command(flatten)]
+    pub index: IndexChoice,
+    /// A condition on metadata, such as domain=hr, tags!=old or 'year>=2024'; several must all hold
+    #[arg(long = "filter", value_name = "CONDITION", value_parser = parse_filter)]
+    pub filters: Vec<Condition>,
+    /// At most this many passages
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u8).range(1..=50))]
+    pub top_k: u8,
+    /// One JSON object instead of text
+    #[arg(long)]
+    pub json: bool,
+}
+
+const EVAL_FORMAT: &str = "\
+The file:
+  {\"queries\": [
+    {\"query\": \"How long do refunds take?\", \"relevant\": [\"sales/refunds.md\"]},
+    {\"query\": \"报销\", \"relevant\": {\"finance/travel.md\": 2, \"faq.md\": 1}}]}
+Documents are named as `raglan search` shows them; the numbers say how relevant they are.";
+
+/// `raglan eval`
+#[derive(Debug, Clone, Args)]
+pub struct EvalArguments {
+    /// Queries with their relevant documents, in JSON
+    pub file: PathBuf,
+    /// Which index.
+    #[command(flatten)]
+    pub index: IndexChoice,
+    /// Recall counts the relevant documents among the first K
+    #[arg(short, default_value_t = 10, value_parser = clap::value_parser!(u8).range(1..=50))]
+    pub k: u8,
+    /// One JSON object instead of a table
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use raglan_store::StoreError;
 
 use crate::Outcome;
+use crate::language::text;
 
 /// A failure with an exit code of its own; every other one is [`Outcome::Failed`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -34,8 +35,11 @@ pub fn outcome_of(error: &anyhow::Error) -> Outcome {
 pub fn of_change(error: StoreError) -> anyhow::Error {
     match error {
         StoreError::Conflict { .. } => Failure::Refused(
-            "somebody else changed it in the meantime: nothing was written; look at it and repeat"
-                .to_owned(),
+            text!(
+                "somebody else changed it in the meantime: nothing was written; look at it and \
+                 repeat"
+            )
+            .to_owned(),
         )
         .into(),
         error => error.into(),

@@ -6,11 +6,12 @@ use std::io::{IsTerminal as _, Read as _};
 use std::path::Path;
 
 use anyhow::Context as _;
-use raglan_guard::{Guard, Guarded};
+use raglan_guard::{Guard, GuardOptions, Guarded};
 use serde_json::json;
 
 use crate::Outcome;
 use crate::arguments::GuardArguments;
+use crate::language::{self, text};
 use crate::terminal::{say, warn};
 
 /// Larger texts are refused: nobody reads them, and the guard is for passages.
@@ -22,7 +23,11 @@ const TEXT_MAX_BYTES: u64 = 50 << 20;
 /// One line, when the text cannot be read.
 pub fn run(arguments: &GuardArguments) -> anyhow::Result<Outcome> {
     let text = read(&arguments.file)?;
-    let guarded = Guard::default().sanitize(&text);
+    let guard = Guard::new(GuardOptions {
+        language: language::current(),
+        ..GuardOptions::default()
+    });
+    let guarded = guard.sanitize(&text);
     if arguments.json {
         say(json!({
             "suspicious": guarded.suspicious,
@@ -45,7 +50,7 @@ fn read(file: &Path) -> anyhow::Result<String> {
     if file == Path::new("-") {
         let input = std::io::stdin();
         if input.is_terminal() {
-            warn("Reading from the terminal; end with Ctrl-D.");
+            warn(text!("Reading from the terminal; end with Ctrl-D."));
         }
         input
             .lock()
@@ -55,22 +60,31 @@ fn read(file: &Path) -> anyhow::Result<String> {
         fs::File::open(file)
             .and_then(|opened| opened.take(TEXT_MAX_BYTES + 1).read_to_end(&mut bytes))
     }
-    .with_context(|| format!("{shown} cannot be read"))?;
+    .with_context(|| text!("{shown} cannot be read", shown))?;
     anyhow::ensure!(
         bytes.len() as u64 <= TEXT_MAX_BYTES,
-        "{shown} is larger than {} MiB",
-        TEXT_MAX_BYTES >> 20
+        text!(
+            "{shown} is larger than {most} MiB",
+            shown,
+            most = TEXT_MAX_BYTES >> 20
+        )
     );
-    String::from_utf8(bytes)
-        .with_context(|| format!("{shown} is not UTF-8 text (PDF and others: use `raglan index`)"))
+    String::from_utf8(bytes).with_context(|| {
+        text!(
+            "{shown} is not UTF-8 text (PDF and others: use `raglan index`)",
+            shown
+        )
+    })
 }
 
 fn show(text: &str, guarded: &Guarded) {
     if guarded.findings.is_empty() {
-        say("Nothing was marked.");
+        say(text!("Nothing was marked."));
         return;
     }
-    say("severity  rule                        count  line  first match");
+    say(text!(
+        "severity  rule                        count  line  first match"
+    ));
     for finding in &guarded.findings {
         // Counted to the beginning of the match, so from 1.
         let line = text[..finding.span.start].matches('\n').count() + 1;

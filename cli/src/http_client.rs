@@ -9,6 +9,8 @@ use http_body_util::Full;
 use raglan_outbound::{Bounds, OutboundClient, OutboundError};
 use serde_json::Value;
 
+use crate::language::text;
+
 /// A function under `cargo lambda watch` may have to be compiled first.
 const BOUNDS: Bounds = Bounds {
     time: Duration::from_mins(10),
@@ -19,10 +21,10 @@ const BOUNDS: Bounds = Bounds {
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// The request cannot be made.
-    #[error("not a usable request: {0}")]
+    #[error("{}", text!("not a usable request: {cause}", cause = .0))]
     Request(#[from] http::Error),
     /// Nobody answers.
-    #[error("{url} does not answer: {cause}")]
+    #[error("{}", text!("{url} does not answer: {cause}", url = .url, cause = .cause))]
     Connection {
         /// The address.
         url: String,
@@ -30,7 +32,14 @@ pub enum ClientError {
         cause: OutboundError,
     },
     /// The answer is no JSON.
-    #[error("the answer ({status}) is not JSON: {cause}")]
+    #[error(
+        "{}",
+        text!(
+            "the answer ({status}) is not JSON: {cause}",
+            status = .status,
+            cause = .cause
+        )
+    )]
     NotJson {
         /// Its status.
         status: StatusCode,

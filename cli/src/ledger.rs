@@ -2,7 +2,7 @@
 //! and the outcome follows.
 
 use futures::future::LocalBoxFuture;
-use raglan_core::audit::{Administration, AuditEvent, Decision, Phase, SCHEMA_VERSION};
+use raglan_core::audit::{Administration, AuditEvent, Decision, EventPhase, Phase, SCHEMA_VERSION};
 use raglan_core::clock::Clock;
 use raglan_core::ids;
 use raglan_core::random::{Random, RandomUnavailable};
@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use crate::Outcome;
 use crate::failure::{Failure, of_change};
+use crate::language::text;
 use crate::target::Target;
 use crate::terminal::Console;
 
@@ -123,7 +124,9 @@ impl<'a> Ledger<'a> {
         let worked = match work.await {
             Err(error @ StoreError::Unavailable { .. }) => {
                 // The answer may have been lost after the change: the intent alone says just that.
-                console.note("It is not known whether the change was made: look, then repeat it.");
+                console.note(text!(
+                    "It is not known whether the change was made: look, then repeat it."
+                ));
                 return Err(error.into());
             }
             worked => worked,
@@ -136,8 +139,9 @@ impl<'a> Ledger<'a> {
             let event = event(change, phase, class)?;
             if let Err(cause) = self.send(&event).await {
                 outcome = Outcome::Incomplete;
-                console.note(format_args!(
-                    "not in the audit trail ({cause}); keep this event:"
+                console.note(text!(
+                    "not in the audit trail ({cause}); keep this event:",
+                    cause
                 ));
                 console.note(serde_json::to_string(&event).unwrap_or_default());
             }
@@ -147,7 +151,10 @@ impl<'a> Ledger<'a> {
     }
 
     async fn send(&self, event: &AuditEvent) -> Result<(), String> {
-        let queue = self.queue.as_ref().ok_or("there is no audit queue")?;
+        let queue = self
+            .queue
+            .as_ref()
+            .ok_or(text!("there is no audit queue"))?;
         let sent = Box::pin(queue.send(event)).await;
         sent.map_err(|error| error.to_string())
     }
@@ -170,6 +177,12 @@ impl<'a> Ledger<'a> {
             event_id: ids::time_sortable(now, self.random)?,
             at: now,
             request_id: request_id.to_owned(),
+            phase: match phase {
+                Phase::Intent => EventPhase::Intent,
+                Phase::Done | Phase::Failed => EventPhase::Outcome,
+            },
+            batch_element: None,
+            trace_id: None,
             decision: Decision::Allowed,
             http_status: 0,
             method: None,
@@ -187,6 +200,7 @@ impl<'a> Ledger<'a> {
             knowledge_bases: Vec::new(),
             result_count: None,
             guard_findings: std::collections::BTreeMap::new(),
+            cut: std::collections::BTreeSet::new(),
             administration: Some(Administration {
                 action: change.action.to_owned(),
                 operator: self.operator.clone(),
@@ -198,8 +212,9 @@ impl<'a> Ledger<'a> {
 }
 
 fn unrecorded(cause: &str) -> Failure {
-    Failure::Refused(format!(
-        "nothing was changed, because the audit trail cannot be told of it: {cause}"
+    Failure::Refused(text!(
+        "nothing was changed, because the audit trail cannot be told of it: {cause}",
+        cause
     ))
 }
 

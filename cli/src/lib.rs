@@ -3,17 +3,22 @@
 //! administrate a deployment that [`target`] finds, and [`ledger`] writes down what they change.
 
 pub mod arguments;
+pub mod bench;
 pub mod connect;
 pub mod dev;
+pub mod doctor;
+pub mod eval;
 pub mod failure;
 pub mod guard;
 pub mod http_client;
 pub mod index;
 pub mod kb;
 pub mod key;
+pub mod language;
 pub mod ledger;
 pub mod local;
 pub mod moment;
+pub mod search;
 pub mod session;
 pub mod stdio;
 pub mod system;
@@ -68,10 +73,15 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<Outcome> {
         // Boxed: it holds the whole local system.
         Command::Dev(arguments) => Box::pin(dev::run(arguments)).await,
         Command::Index(arguments) => Box::pin(index::run(arguments)).await,
+        Command::Search(arguments) => search::run(arguments).await,
+        Command::Eval(arguments) => eval::run(arguments).await,
         Command::Stdio(arguments) => stdio::run(arguments).await,
+        Command::Connect(arguments) => connect::run(&arguments),
+        Command::Doctor(arguments) => Box::pin(doctor::run(arguments)).await,
         Command::Guard(arguments) => guard::run(&arguments),
         Command::Key(arguments) => key::run(arguments).await,
         Command::Kb(arguments) => kb::run(arguments).await,
+        Command::Bench(arguments) => bench::run(arguments).await,
         Command::Completions { shell } => {
             terminal::say(completions(shell));
             Ok(Outcome::Done)

@@ -3,11 +3,12 @@
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
-use clap::Parser as _;
+use clap::{CommandFactory as _, FromArgMatches as _};
 use raglan_cli::arguments::Arguments;
-use raglan_cli::{failure, run, terminal};
+use raglan_cli::{failure, language, run, terminal};
 use raglan_telemetry::log;
 use raglan_telemetry::settings::{BadSettings, Settings};
+use raglan_texts::{LANGUAGE_VARIABLE, choose_process_language};
 use tracing::Level;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -15,11 +16,14 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    if let Err(error) = log_to_standard_error() {
+    if let Err(error) = read_environment() {
         terminal::warn(format_args!("raglan: {error}"));
         return ExitCode::FAILURE;
     }
+    let arguments = match arguments() {
+        Ok(arguments) => arguments,
+        Err(error) => error.exit(),
+    };
     match run(arguments).await {
         Ok(outcome) => outcome.into(),
         Err(error) => {
@@ -27,6 +31,20 @@ async fn main() -> ExitCode {
             failure::outcome_of(&error).into()
         }
     }
+}
+
+/// The command line, with its help in the language that was chosen.
+fn arguments() -> Result<Arguments, clap::Error> {
+    let command = language::translate_help(Arguments::command(), language::current());
+    Arguments::from_arg_matches(&command.try_get_matches()?)
+}
+
+/// Chooses the language (`RAGLAN_LANGUAGE`) and opens the log.
+fn read_environment() -> Result<(), BadSettings> {
+    let mut settings = Settings::new(|name: &str| std::env::var(name).ok());
+    let language = settings.language(LANGUAGE_VARIABLE);
+    choose_process_language(settings.finish(language)?);
+    log_to_standard_error()
 }
 
 /// Errors only, unless `LOG_LEVEL` says otherwise: the terminal belongs to the command's own words.

@@ -2,14 +2,21 @@
 
 use raglan_core::clock::Timestamp;
 
+use crate::language::text;
+
 /// A text that is neither a duration nor a moment.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidMoment {
     /// Not a whole number and a unit.
-    #[error("expected a whole number and a unit: 45m, 12h, 30d or 4w")]
+    #[error("{}", text!("expected a whole number and a unit: 45m, 12h, 30d or 4w"))]
     Duration,
     /// Neither a duration nor a moment.
-    #[error("expected a duration (12h, 30d), a date (2027-01-31), a date-time (RFC 3339) or never")]
+    #[error(
+        "{}",
+        text!(
+            "expected a duration (12h, 30d), a date (2027-01-31), a date-time (RFC 3339) or never"
+        )
+    )]
     Moment,
 }
 

@@ -22,6 +22,7 @@ use raglan_mcp::backends::Backends;
 use raglan_mcp::config::Config;
 use raglan_store::{AuditTable, AwsClients, CatalogStore, KeyStore};
 
+use crate::language::text;
 use crate::local::emulators::{EmulatorOptions, Emulators};
 use crate::local::event_source::EventSource;
 use crate::local::provision::{LocalResources, provision};
@@ -64,7 +65,7 @@ impl LocalSystem {
         let random: Arc<dyn Random> = Arc::new(SystemRandom);
         let folder = folder
             .canonicalize()
-            .context("the state folder cannot be found again")?;
+            .context(text!("the state folder cannot be found again"))?;
         Ok(Self {
             cursor_secret: cursor_secret(&folder, random.as_ref())?,
             index_dir: folder.join(INDEX_FOLDER),
@@ -96,7 +97,12 @@ impl LocalSystem {
                 .map(|(_, v)| v.clone())
         };
         // What a user exports for the function (limits, guard, origins) holds here as well.
-        let config = Config::from_lookup(|name| own(name).or_else(|| std::env::var(name).ok()))?;
+        let lookup = |name: &str| own(name).or_else(|| std::env::var(name).ok());
+        let config = Config {
+            // Whoever wants to have them installs a recorder; without one they go nowhere.
+            metrics_enabled: true,
+            ..Config::from_lookup(lookup)?
+        };
         let backends = Backends::from_config(&config);
         let (clock, random) = (Arc::clone(&self.clock), Arc::clone(&self.random));
         Ok(App::new(config, &self.clients, backends, clock, random))
@@ -164,7 +170,10 @@ impl LocalSystem {
         let source = EventSource::connect(&self.clients, queue_url).await?;
         let handle = |event| async { Ok::<_, Infallible>(handler.handle(event).await) };
         let left = source.drain(&handle).await?;
-        anyhow::ensure!(left == 0, "{left} audit events could not be stored");
+        anyhow::ensure!(
+            left == 0,
+            text!("{left} audit events could not be stored", left)
+        );
         Ok(())
     }
 
@@ -173,29 +182,13 @@ impl LocalSystem {
     /// # Errors
     /// One line, when it cannot be stored.
     pub async fn mint_key(&self, name: &str) -> anyhow::Result<(PlainKey, KeyRecord)> {
-        let key = PlainKey::generate(self.random.as_ref())?;
-        let now = self.clock.now();
-        let record = KeyRecord {
-            key_hash: key.hash(),
-            key_id: format!("key-{}", ids::random_hex::<6>(self.random.as_ref())?),
-            name: name.to_owned(),
-            fingerprint: key.fingerprint(),
-            owner: None,
-            tools: Tool::ALL.into_iter().collect(),
-            scope: ScopeKind::All,
-            kb_ids: std::collections::BTreeSet::new(),
-            enabled: true,
-            created_at: now,
-            expires_at: None,
-            revoked_at: None,
-            last_used_at: None,
-            replaced_by: None,
-            grace_ends_at: None,
-            rate_limit: None,
-            daily_quotas: std::collections::BTreeMap::new(),
-        };
-        self.keys().put_new(&record).await?;
-        Ok((key, record))
+        mint_key(
+            &self.keys(),
+            name,
+            self.clock.as_ref(),
+            self.random.as_ref(),
+        )
+        .await
     }
 
     /// The time.
@@ -209,6 +202,27 @@ impl LocalSystem {
     pub fn random(&self) -> &dyn Random {
         self.random.as_ref()
     }
+}
+
+/// Makes a system key for every tool and every knowledge base, and stores its hash.
+///
+/// # Errors
+/// One line, when it cannot be stored.
+pub async fn mint_key(
+    keys: &KeyStore,
+    name: &str,
+    clock: &dyn Clock,
+    random: &dyn Random,
+) -> anyhow::Result<(PlainKey, KeyRecord)> {
+    let key = PlainKey::generate(random)?;
+    let (key_id, name) = (ids::key_id(random)?, name.to_owned());
+    let record = KeyRecord {
+        tools: Tool::ALL.into_iter().collect(),
+        scope: ScopeKind::All,
+        ..KeyRecord::without_rights(key.hash(), key.fingerprint(), key_id, name, clock.now())
+    };
+    keys.put_new(&record).await?;
+    Ok((key, record))
 }
 
 /// The sample knowledge base's identifier.
@@ -236,7 +250,7 @@ pub fn write_private(path: &Path, content: &str) -> anyhow::Result<()> {
         file.write_all(content.as_bytes())?;
         fs::rename(&partial, path)
     })();
-    written.with_context(|| format!("{} cannot be written", path.display()))
+    written.with_context(|| text!("{path} cannot be written", path = path.display()))
 }
 
 /// Makes the folder for its owner's eyes only: questions, addresses and hashes of keys are kept in it.
@@ -246,7 +260,12 @@ fn make_private(folder: &Path) -> anyhow::Result<()> {
         .recursive(true)
         .mode(0o700)
         .create(folder);
-    made.with_context(|| format!("the folder {} cannot be made", folder.display()))
+    made.with_context(|| {
+        text!(
+            "the folder {folder} cannot be made",
+            folder = folder.display()
+        )
+    })
 }
 
 fn cursor_secret(folder: &Path, random: &dyn Random) -> anyhow::Result<String> {

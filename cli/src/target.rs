@@ -15,6 +15,7 @@ use raglan_store::{AccountChoice, AuditQueue, AwsClients, CatalogStore, KeyStore
 
 use crate::arguments::TargetArguments;
 use crate::failure::Failure;
+use crate::language::text;
 use crate::system::{LocalSystem, RUNNING_FILE};
 
 /// The folder of the local system, when nothing else is said.
@@ -45,6 +46,7 @@ struct Names {
     keys_table: Option<String>,
     catalog_table: Option<String>,
     state_table: Option<String>,
+    audit_table: Option<String>,
     audit_queue_url: Option<String>,
     index_dir: Option<PathBuf>,
     endpoint: Option<String>,
@@ -55,6 +57,7 @@ pub struct Target {
     names: Names,
     clients: AwsClients,
     site: Site,
+    stack: Option<String>,
     description: String,
 }
 
@@ -84,7 +87,8 @@ impl Target {
         };
         let choice = choose(arguments, &lookup)?;
         if !matches!(choice, Choice::Folder(_)) && account.region().await.is_none() {
-            let message = "no AWS region is named: say --region, or set AWS_REGION".to_owned();
+            let message =
+                text!("no AWS region is named: say --region, or set AWS_REGION").to_owned();
             return Err(Failure::Usage(message).into());
         }
         match choice {
@@ -95,10 +99,10 @@ impl Target {
                     return Ok(running);
                 }
                 if missing_folder == MissingFolder::Refuse && !folder.is_dir() {
-                    return Err(Failure::NotFound(format!(
-                        "there is no local system in {}: start one with `raglan dev`, or name a \
-                         deployment with --stack",
-                        folder.display()
+                    return Err(Failure::NotFound(text!(
+                        "there is no local system in {folder}: start one with `raglan dev`, or \
+                         name a deployment with --stack",
+                        folder = folder.display()
                     ))
                     .into());
                 }
@@ -116,7 +120,7 @@ impl Target {
             .await;
         let region = config
             .region()
-            .map_or("no region", |region| region.as_ref());
+            .map_or(text!("no region"), |region| region.as_ref());
         let stacks =
             match answer.map_err(|error| StoreError::of_call("DescribeStacks", stack, &error)) {
                 Ok(output) => output.stacks.unwrap_or_default(),
@@ -125,15 +129,18 @@ impl Target {
                 Err(error) => return Err(error.into()),
             };
         let found = stacks.into_iter().next().ok_or_else(|| {
-            Failure::NotFound(format!(
-                "there is no stack {stack} in {region} of this account"
+            Failure::NotFound(text!(
+                "there is no stack {stack} in {region} of this account",
+                stack,
+                region
             ))
         })?;
         let names = Names::of_outputs(&found.outputs.unwrap_or_default());
         Ok(Self {
             names,
             clients: AwsClients::of_account(&config),
-            description: format!("the stack {stack} in {region}"),
+            stack: Some(stack.to_owned()),
+            description: text!("the stack {stack} in {region}", stack, region),
             site: Site::Aws(Box::new(config)),
         })
     }
@@ -149,7 +156,8 @@ impl Target {
             } else {
                 Site::Aws(Box::new(config))
             },
-            description: "the deployment that the environment names".to_owned(),
+            stack: None,
+            description: text!("the deployment that the environment names").to_owned(),
         }
     }
 
@@ -165,12 +173,13 @@ impl Target {
             names: Names::of_variables(&lookup),
             clients: system.clients.clone(),
             site: Site::Own(Box::new(system)),
-            description: "the local system".to_owned(),
+            stack: None,
+            description: text!("the local system").to_owned(),
         }
     }
 
     /// The system that `raglan dev` runs in that folder, if it does.
-    async fn running_in(folder: &Path) -> Option<Self> {
+    pub(crate) async fn running_in(folder: &Path) -> Option<Self> {
         let text = std::fs::read_to_string(folder.join(RUNNING_FILE)).ok()?;
         let lookup = |name: &str| {
             let line = text
@@ -186,7 +195,8 @@ impl Target {
             names: Names::of_variables(&lookup),
             clients,
             site: Site::Emulators,
-            description: "the local system".to_owned(),
+            stack: None,
+            description: text!("the local system").to_owned(),
         };
         // The file outlives a system that was killed: only an answer proves that one runs.
         let probe = KnowledgeBaseId::parse("raglan-probe").ok()?;
@@ -230,6 +240,41 @@ impl Target {
     pub fn audit_queue(&self) -> Result<AuditQueue, Failure> {
         let url = self.known("AUDIT_QUEUE_URL", self.names.audit_queue_url.as_ref())?;
         Ok(AuditQueue::new(self.clients.sqs.clone(), url))
+    }
+
+    /// That queue's URL.
+    ///
+    /// # Errors
+    /// [`Failure::Usage`] when it is not named.
+    pub fn audit_queue_url(&self) -> Result<&str, Failure> {
+        self.known("AUDIT_QUEUE_URL", self.names.audit_queue_url.as_ref())
+            .map(String::as_str)
+    }
+
+    /// All tables, as far as they are named.
+    #[must_use]
+    pub fn tables(&self) -> [(&'static str, Option<&str>); 4] {
+        [
+            ("keys", self.names.keys_table.as_deref()),
+            ("catalogue", self.names.catalog_table.as_deref()),
+            ("state", self.names.state_table.as_deref()),
+            ("audit", self.names.audit_table.as_deref()),
+        ]
+    }
+
+    /// The CloudFormation stack, when it was opened as one.
+    #[must_use]
+    pub fn stack(&self) -> Option<&str> {
+        self.stack.as_deref()
+    }
+
+    /// What clients of the account are made of, on AWS.
+    #[must_use]
+    pub fn aws_config(&self) -> Option<&SdkConfig> {
+        match &self.site {
+            Site::Aws(config) => Some(config),
+            _ => None,
+        }
     }
 
     /// The folder of the embedded indexes.
@@ -295,7 +340,7 @@ impl Target {
             .map_err(|error| StoreError::of_call("GetCallerIdentity", "STS", &error))?;
         answer
             .arn
-            .context("STS does not say whose credentials these are")
+            .context(text!("STS does not say whose credentials these are"))
     }
 
     /// Ends what this process runs for it; audit events that still lie in its queue are stored first.
@@ -313,7 +358,11 @@ impl Target {
 
     fn known<'a, T>(&self, variable: &str, name: Option<&'a T>) -> Result<&'a T, Failure> {
         name.ok_or_else(|| {
-            Failure::Usage(format!("{} does not say its {variable}", self.description))
+            Failure::Usage(text!(
+                "{description} does not say its {variable}",
+                description = self.description,
+                variable
+            ))
         })
     }
 }
@@ -324,6 +373,7 @@ impl Names {
             keys_table: lookup("KEYS_TABLE"),
             catalog_table: lookup("CATALOG_TABLE"),
             state_table: lookup("STATE_TABLE"),
+            audit_table: lookup("AUDIT_TABLE"),
             audit_queue_url: lookup("AUDIT_QUEUE_URL"),
             index_dir: lookup("INDEX_DIR").map(PathBuf::from),
             endpoint: lookup("RAGLAN_URL"),
@@ -342,6 +392,7 @@ impl Names {
             keys_table: value("KeysTable"),
             catalog_table: value("CatalogTable"),
             state_table: value("StateTable"),
+            audit_table: value("AuditTable"),
             audit_queue_url: value("AuditQueueUrl"),
             index_dir: None,
             endpoint: value("McpUrl"),
@@ -370,7 +421,8 @@ fn choose(
     let says_account = arguments.profile.is_some() || arguments.region.is_some();
     if says_account && matches!(choice, Choice::Folder(_)) {
         return Err(Failure::Usage(
-            "--profile and --region need a deployment on AWS: name it with --stack".to_owned(),
+            text!("--profile and --region need a deployment on AWS: name it with --stack")
+                .to_owned(),
         ));
     }
     Ok(choice)

@@ -4,8 +4,13 @@ use std::fmt::Display;
 use std::io::{BufRead, BufReader, IsTerminal as _, Write};
 
 use tokio::signal::unix::{SignalKind, signal};
+use unicode_width::UnicodeWidthStr as _;
 
 use crate::failure::Failure;
+use crate::language::text;
+
+/// Columns of a label.
+const LABEL_WIDTH: usize = 16;
 
 /// Writes one line to standard output. A reader that went away (`raglan … | head`) is no failure.
 pub fn say(line: impl Display) {
@@ -92,13 +97,14 @@ impl Console {
             return Ok(());
         }
         if !self.is_input_terminal {
-            let message = format!("{what} This cannot be undone; say --yes to do it unasked");
+            let message = text!(
+                "{what} This cannot be undone; say --yes to do it unasked",
+                what
+            );
             return Err(Failure::Refused(message));
         }
-        let _ = write!(
-            self.err,
-            "{what} This cannot be undone. Type yes to go on: "
-        );
+        let question = text!("{what} This cannot be undone. Type yes to go on: ", what);
+        let _ = write!(self.err, "{question}");
         let _ = self.err.flush();
         let mut answer = String::new();
         let read = self.input.read_line(&mut answer);
@@ -106,10 +112,20 @@ impl Console {
             Ok(())
         } else {
             Err(Failure::Refused(
-                "not confirmed: nothing was changed".to_owned(),
+                text!("not confirmed: nothing was changed").to_owned(),
             ))
         }
     }
+}
+
+/// Values behind their labels, one a line. The values begin in the same column.
+#[must_use]
+pub fn labelled(lines: &[(&str, String)]) -> String {
+    let lines = lines.iter().map(|(label, value)| {
+        let room = " ".repeat(LABEL_WIDTH.saturating_sub(label.width()));
+        format!("{label}{room} {value}")
+    });
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// Rows under a heading, in columns as wide as they need to be. The last column is not padded.
@@ -118,8 +134,8 @@ pub fn table(heading: &[&str], rows: &[Vec<String>]) -> String {
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));
         cells
-            .map(|cell| unicode_width::UnicodeWidthStr::width(cell.as_str()))
-            .chain(heading.get(column).map(|title| title.len()))
+            .map(|cell| cell.width())
+            .chain(heading.get(column).map(|title| title.width()))
             .max()
             .unwrap_or(0)
     };
@@ -128,8 +144,7 @@ pub fn table(heading: &[&str], rows: &[Vec<String>]) -> String {
         let mut line = String::new();
         for (cell, width) in cells.iter().zip(&widths) {
             line.push_str(cell);
-            let used = unicode_width::UnicodeWidthStr::width(*cell);
-            line.push_str(&" ".repeat(width.saturating_sub(used) + 2));
+            line.push_str(&" ".repeat(width.saturating_sub(cell.width()) + 2));
         }
         line.trim_end().to_owned()
     };

@@ -21,13 +21,13 @@ use crate::session::Session;
 use crate::system::LocalSystem;
 use crate::target::Target;
 use crate::terminal::Console;
-use crate::{kb, key};
+use crate::{doctor, kb, key};
 
 pub(crate) const NOW: Timestamp = Timestamp::from_epoch_seconds(1_800_000_000);
 pub(crate) const DAY: i64 = 86_400;
 
 #[derive(Clone, Default)]
-struct Capture(Arc<Mutex<Vec<u8>>>);
+pub(crate) struct Capture(Arc<Mutex<Vec<u8>>>);
 
 impl Write for Capture {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -125,6 +125,7 @@ impl World {
         let result = match arguments.command {
             Command::Key(key) => key::execute(&mut session, key.command).await,
             Command::Kb(kb) => kb::execute(&mut session, kb.command).await,
+            Command::Doctor(arguments) => doctor::execute(&mut session, &arguments).await,
             other => panic!("{other:?}"),
         };
         let mut err = err.text();

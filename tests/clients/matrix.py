@@ -52,6 +52,10 @@ def inspector(mode: str, revision: str) -> Client:
     return Client(name, "2.12.0", mode, revision, "inspector-2.12.0", "inspector.py")
 
 
+def rust(mode: str, revision: str) -> Client:
+    return Client("rmcp", "3.11.0", mode, revision, "rmcp-3.11.0", "rmcp-client", True)
+
+
 CLIENTS = [
     python("1.9.4", "2025-03-26"),
     python("1.12.4", "2025-06-18"),
@@ -69,6 +73,9 @@ CLIENTS = [
     inspector("legacy", "2025-11-25"),
     inspector("auto", "2026-07-28"),
     inspector("modern", "2026-07-28"),
+    rust("legacy", "2025-11-25"),
+    rust("auto", "2026-07-28"),
+    rust("2026-07-28", "2026-07-28"),
 ]
 TRANSCRIPT_CLIENTS = [CLIENTS[5], CLIENTS[9]]
 
@@ -102,6 +109,8 @@ def command(client: Client, runtimes: dict[str, str], folder: Path) -> list[str]
     """How the client's driver is started. `runtimes` names interpreters and folders of packages."""
     runtime = runtimes[client.runtime]
     mode = [client.mode] if client.mode else []
+    if client.driver == "rmcp-client":
+        return [runtime, *mode]
     if client.driver == "inspector.py":
         program = f"{runtime}/node_modules/.bin/mcp-inspector"
         return [sys.executable, str(HERE / client.driver), runtimes["node"], program, *mode]

@@ -92,11 +92,51 @@ def second_start(raglan: str, state: Path) -> None:
     assert second.end() == (0, b"")
 
 
+def neighbour_that_stays(raglan: str, state: Path) -> None:
+    """A server beside one that does not end says what to do, and does not wait for ever."""
+    first = Server(raglan, state)
+    first.ask("ping")
+    second = subprocess.run(
+        [raglan, "stdio", "--state-dir", str(state)],
+        input=b"",
+        capture_output=True,
+        timeout=PATIENCE_SECONDS,
+    )
+    assert (second.returncode, second.stdout) == (1, b""), second
+    assert b"--state-dir" in second.stderr and b"raglan dev" in second.stderr, second.stderr
+    assert first.ask("ping", 2)["result"] == {}
+    assert first.end() == (0, b"")
+
+
+def beside_raglan_dev(raglan: str, state: Path) -> None:
+    """Servers in the folder of a running `raglan dev` are its guests, any number of them."""
+    dev = subprocess.Popen(
+        [raglan, "dev", "--port", "0", "--state-dir", str(state)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        assert dev.stdout
+        while not dev.stdout.readline().startswith(b"Audit trail"):
+            assert dev.poll() is None, "raglan dev ended"
+        # Its later output is not looked at, but must not fill the pipe.
+        threading.Thread(target=dev.stdout.read, daemon=True).start()
+        guests = [Server(raglan, state) for _ in range(2)]
+        for guest in guests:
+            assert guest.ask("ping")["result"] == {}
+            assert guest.end() == (0, b"")
+    finally:
+        dev.send_signal(signal.SIGINT)
+        dev.wait()
+
+
 CHECKS: list[Callable[[str, Path], None]] = [
     odd_input,
     last_line_without_end,
     signals,
     second_start,
+    neighbour_that_stays,
+    beside_raglan_dev,
 ]
 
 

@@ -1,5 +1,6 @@
 //! `raglan dev`: the whole system on this machine, and the order in which it comes up.
 
+mod metrics;
 pub mod serve;
 mod tour;
 mod trail;
@@ -28,9 +29,11 @@ use crate::arguments::DevArguments;
 use crate::connect;
 use crate::http_client::JsonClient;
 use crate::index::{Destination, IndexJob, index, report_details};
+use crate::language::text;
 use crate::local::event_source::EventSource;
 use crate::system::{LocalSystem, RUNNING_FILE, knowledge_base_id, write_private};
 use crate::terminal::{one_line, say, stop_signal, warn};
+use raglan_ingest::build::Reading;
 
 use self::tour::Tour;
 use self::trail::Trail;
@@ -52,10 +55,10 @@ pub async fn run(arguments: DevArguments) -> anyhow::Result<Outcome> {
         return demonstrate(&arguments).await;
     }
     if let Some(env_file) = arguments.env_file.as_deref().filter(|file| file.exists()) {
-        bail!(
-            "{} exists: name a new file, it is removed at the end",
-            env_file.display()
-        );
+        bail!(text!(
+            "{env_file} exists: name a new file, it is removed at the end",
+            env_file = env_file.display()
+        ));
     }
     // What can be refused at once is not refused after the indexing.
     let listener = if arguments.emulators_only {
@@ -67,8 +70,10 @@ pub async fn run(arguments: DevArguments) -> anyhow::Result<Outcome> {
         let is_folder = folder.is_dir();
         anyhow::ensure!(
             is_folder,
-            "{} is no folder that can be read",
-            folder.display()
+            text!(
+                "{folder} is no folder that can be read",
+                folder = folder.display()
+            )
         );
     }
     let system = LocalSystem::start(&arguments.state_dir).await?;
@@ -86,7 +91,12 @@ pub async fn run(arguments: DevArguments) -> anyhow::Result<Outcome> {
 async fn listen(port: u16) -> anyhow::Result<TcpListener> {
     TcpListener::bind(("127.0.0.1", port))
         .await
-        .with_context(|| format!("port {port} cannot be used; choose another one with --port"))
+        .with_context(|| {
+            text!(
+                "port {port} cannot be used; choose another one with --port",
+                port
+            )
+        })
 }
 
 /// Everything in this process, until it is told to stop.
@@ -105,32 +115,37 @@ async fn run_functions(
         system,
         Some(endpoint),
     )?;
-    say(format_args!("\nMCP endpoint  {url}"));
+    say(text!("\nMCP endpoint  {url}", url));
+    let (origin, _) = url.rsplit_once('/').unwrap_or_default();
+    let metrics = format!("{origin}{}", metrics::PATH);
+    say(text!("Metrics       {metrics}", metrics));
 
     let known = known_key(system).await?;
     let new = match known {
         Some(record) if !arguments.new_key => {
-            say(format_args!(
-                "Key           {} (made earlier; `raglan dev --new-key` makes another)\n",
-                record.fingerprint
+            say(text!(
+                "Key           {fingerprint} (made earlier; `raglan dev --new-key` makes \
+                 another)\n",
+                fingerprint = record.fingerprint
             ));
             None
         }
         _ => Some(system.mint_key("raglan dev").await?.0),
     };
     if let Some(key) = &new {
-        say(format_args!(
-            "Key           {} (shown this once)\n",
-            key.reveal()
+        say(text!(
+            "Key           {key} (shown this once)\n",
+            key = key.reveal()
         ));
     }
-    let shown_key = new.as_ref().map_or("YOUR_KEY", PlainKey::reveal);
-    for recipe in connect::recipes(&url, shown_key) {
-        say(format_args!(
-            "── {} ({})\n{}\n",
-            recipe.client, recipe.place, recipe.text
-        ));
+    let shown_key = new
+        .as_ref()
+        .map_or(connect::KEY_PLACEHOLDER, PlainKey::reveal);
+    let (recipes, others) = connect::first_recipes(&url, shown_key);
+    for recipe in recipes {
+        say(recipe.shown());
     }
+    say(format_args!("{others}\n"));
     let mut trail = Trail::begin(system);
     with_key(system, new, async |key| {
         let tour = Tour {
@@ -140,19 +155,19 @@ async fn run_functions(
             indexed,
         };
         if let Err(error) = tour.take().await {
-            warn(format_args!(
-                "the tour did not end well: {}",
-                one_line(&error)
+            warn(text!(
+                "the tour did not end well: {cause}",
+                cause = one_line(&error)
             ));
         }
     })
     .await?;
 
-    say("\nAudit trail (Ctrl-C ends):");
-    say(trail::HEADER);
+    say(text!("\nAudit trail (Ctrl-C ends):"));
+    say(trail::header());
     tokio::select! {
         () = trail.follow() => {}
-        () = stop_signal() => say("\nStopping."),
+        () = stop_signal() => say(text!("\nStopping.")),
     }
     functions.stop().await;
     Ok(Outcome::Done)
@@ -160,11 +175,11 @@ async fn run_functions(
 
 /// All of it once, in a temporary folder; works only if everything in it did.
 async fn demonstrate(arguments: &DevArguments) -> anyhow::Result<Outcome> {
-    let folder = tempfile::tempdir().context("no temporary folder can be made")?;
+    let folder = tempfile::tempdir().context(text!("no temporary folder can be made"))?;
     let system = LocalSystem::start(folder.path()).await?;
     let indexed = index_documents(&system, arguments.data.as_deref()).await?;
     let functions = Functions::start(&system, 0).await?;
-    say(format_args!("\nMCP endpoint  {}", functions.url));
+    say(text!("\nMCP endpoint  {url}", url = functions.url));
     let (key, _) = system.mint_key("raglan dev --demo").await?;
     let mut trail = Trail::begin(&system);
     let tour = Tour {
@@ -174,19 +189,22 @@ async fn demonstrate(arguments: &DevArguments) -> anyhow::Result<Outcome> {
         indexed,
     };
     let calls = tour.take().await?;
-    say("\nAudit trail:");
-    say(trail::HEADER);
+    say(text!("\nAudit trail:"));
+    say(trail::header());
     let seen = trail.wait_for(calls, TRAIL_PATIENCE).await;
     functions.stop().await;
     system.emulators.shutdown().await;
     if seen < calls {
-        warn(format_args!(
-            "only {seen} of {calls} calls reached the audit trail"
+        warn(text!(
+            "only {seen} of {calls} calls reached the audit trail",
+            seen,
+            calls
         ));
         return Ok(Outcome::Failed);
     }
-    say(format_args!(
-        "\nAll {calls} calls were answered as they should, and all are in the audit trail."
+    say(text!(
+        "\nAll {calls} calls were answered as they should, and all are in the audit trail.",
+        calls
     ));
     Ok(Outcome::Done)
 }
@@ -199,20 +217,20 @@ async fn provide_services(
     let env_file = arguments
         .env_file
         .as_deref()
-        .context("--env-file is missing")?;
+        .context(text!("--env-file is missing"))?;
     let (key, mut record) = system.mint_key("raglan dev --emulators-only").await?;
     write_variables(&arguments.state_dir.join(RUNNING_FILE), system, None)?;
     let key = ("RAGLAN_KEY", key.reveal().to_owned());
     write_variables(env_file, system, Some(key))?;
     let (stop, stopped) = watch::channel(false);
     let feeding = feed_audit(system, arguments.invoke_audit.clone(), stopped).await?;
-    say(format_args!(
-        "The functions' environment and RAGLAN_KEY are in {}.",
-        env_file.display()
+    say(text!(
+        "The functions' environment and RAGLAN_KEY are in {env_file}.",
+        env_file = env_file.display()
     ));
-    say("Ctrl-C ends.");
+    say(text!("Ctrl-C ends."));
     stop_signal().await;
-    say("\nStopping.");
+    say(text!("\nStopping."));
     stop.send_replace(true);
     let _ = feeding.await;
     let _ = std::fs::remove_file(env_file);
@@ -247,6 +265,7 @@ impl Functions {
         app: App,
     ) -> anyhow::Result<Self> {
         let url = format!("http://{}/mcp", listener.local_addr()?);
+        metrics::install();
         let app = Arc::new(app);
         app.warm_up().await;
         let (stop_feeding, feeding_stopped) = watch::channel(false);
@@ -319,9 +338,14 @@ async fn invoke(
         .await?;
     anyhow::ensure!(
         status.is_success(),
-        "the audit function answered {status}: {answer}"
+        text!(
+            "the audit function answered {status}: {answer}",
+            status,
+            answer
+        )
     );
-    serde_json::from_value(answer).context("the audit function's answer is not one for a batch")
+    serde_json::from_value(answer)
+        .context(text!("the audit function's answer is not one for a batch"))
 }
 
 /// What there is to ask about.
@@ -348,8 +372,9 @@ async fn index_documents(system: &LocalSystem, data: Option<&Path>) -> anyhow::R
     } else if let Some(entry) = catalog.get(&job.kb_id).await?
         && entry.name != SAMPLE_NAME
     {
-        say(format_args!(
-            "The knowledge base `{id}` is yours; the sample is left out."
+        say(text!(
+            "The knowledge base `{id}` is yours; the sample is left out.",
+            id
         ));
         return Ok(Indexed {
             kb_id: id,
@@ -357,12 +382,13 @@ async fn index_documents(system: &LocalSystem, data: Option<&Path>) -> anyhow::R
         });
     }
     let (task, report) = run_job(system, &job).await?;
-    say(format_args!(
-        "Indexed {} documents ({} passages) from {} as `{id}` (task {})",
-        report.documents,
-        report.chunks,
-        job.folder.display(),
-        task.id
+    say(text!(
+        "Indexed {documents} documents ({passages} passages) from {folder} as `{id}` (task {task})",
+        documents = report.documents,
+        passages = report.chunks,
+        folder = job.folder.display(),
+        id,
+        task = task.id
     ));
     report_details(&report);
     Ok(Indexed {
@@ -398,16 +424,18 @@ fn indexing_job(data: Option<&Path>) -> anyhow::Result<(&'static str, IndexJob)>
             folder.to_owned(),
             OWN_DATA_ID,
             "Documents".to_owned(),
-            format!("The documents in {}.", folder.display()),
+            text!("The documents in {folder}.", folder = folder.display()),
         ),
         None => (
             sample_folder()?,
             SAMPLE_ID,
             SAMPLE_NAME.to_owned(),
-            "The handbook of a fictional maker of weather stations, in English and Chinese: leave, \
-             expenses, travel, products, engineering, support and security, and how raglan itself \
-             is operated."
-                .to_owned(),
+            text!(
+                "The handbook of a fictional maker of weather stations, in English and Chinese: \
+                 leave, expenses, travel, products, engineering, support and security, and how \
+                 raglan itself is operated."
+            )
+            .to_owned(),
         ),
     };
     let job = IndexJob {
@@ -416,6 +444,7 @@ fn indexing_job(data: Option<&Path>) -> anyhow::Result<(&'static str, IndexJob)>
         name: Some(name),
         description: Some(description),
         owner: None,
+        reading: Reading::Changed,
     };
     Ok((id, job))
 }
@@ -423,7 +452,10 @@ fn indexing_job(data: Option<&Path>) -> anyhow::Result<(&'static str, IndexJob)>
 fn sample_folder() -> anyhow::Result<PathBuf> {
     let folder = Path::new(SAMPLE_FOLDER);
     folder.canonicalize().with_context(|| {
-        format!("the sample in {SAMPLE_FOLDER} is not there; name a folder of yours with --data")
+        text!(
+            "the sample in {folder} is not there; name a folder of yours with --data",
+            folder = SAMPLE_FOLDER
+        )
     })
 }
 
@@ -456,7 +488,11 @@ async fn with_key(
     Ok(())
 }
 
-fn write_variables(
+/// Writes what other programs need to work with the running system: its tables, queue and services.
+///
+/// # Errors
+/// One line that names the file.
+pub fn write_variables(
     path: &Path,
     system: &LocalSystem,
     further: Option<(&'static str, String)>,

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, Method, Request, Response};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -20,6 +21,8 @@ use raglan_mcp::app::App;
 use raglan_mcp::context::CallContext;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+
+use super::metrics;
 
 /// Lambda takes no larger request.
 const BODY_MAX_BYTES: usize = 6 * 1024 * 1024;
@@ -73,6 +76,12 @@ async fn stop_signal(stopped: &mut watch::Receiver<bool>) {
 }
 
 async fn answer(app: &App, request: Request<Incoming>, peer: SocketAddr) -> Response<Full<Bytes>> {
+    if request.method() == Method::GET && request.uri().path() == metrics::PATH {
+        let mut response = Response::new(Full::from(metrics::text()));
+        let content_type = HeaderValue::from_static(metrics::CONTENT_TYPE);
+        response.headers_mut().insert(CONTENT_TYPE, content_type);
+        return response;
+    }
     let (parts, body) = request.into_parts();
     // Beyond Lambda's limit the function would never see the request; it answers the same 413 here.
     let body = match Limited::new(body, BODY_MAX_BYTES).collect().await {

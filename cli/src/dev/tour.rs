@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::Indexed;
 use crate::http_client::JsonClient;
+use crate::language::text;
 use crate::terminal::say;
 
 /// What the sample is asked.
@@ -65,7 +66,7 @@ impl Tour<'_> {
         let mut indexed = items.filter(|document| document["status"] == "indexed");
         let title = indexed.find_map(|document| document["title"].as_str());
         Ok(title
-            .context("the knowledge base has no documents")?
+            .context(text!("the knowledge base has no documents"))?
             .to_owned())
     }
 
@@ -75,20 +76,26 @@ impl Tour<'_> {
         let result = self.call("retrieve", arguments).await?;
         let items = result["items"]
             .as_array()
-            .context("the answer has no items")?;
-        ensure!(!items.is_empty(), "nothing was found for {query:?}");
+            .context(text!("the answer has no items"))?;
+        ensure!(
+            !items.is_empty(),
+            text!(
+                "nothing was found for {query}",
+                query = format_args!("{:?}", query)
+            )
+        );
         for item in items {
             let metadata = &item["metadata"];
             let page = metadata["page"]
                 .as_u64()
-                .map(|page| format!(", page {page}"));
-            say(format_args!(
-                "  {}. {} ({}{}), score {:.2}",
-                item["rank"],
-                text(&metadata["title"]),
-                text(&metadata["filename"]),
-                page.unwrap_or_default(),
-                item["score"].as_f64().unwrap_or_default()
+                .map(|page| text!(", page {page}", page));
+            say(text!(
+                "  {rank}. {title} ({filename}{page}), score {score}",
+                rank = item["rank"],
+                title = text(&metadata["title"]),
+                filename = text(&metadata["filename"]),
+                page = page.unwrap_or_default(),
+                score = format_args!("{:.2}", item["score"].as_f64().unwrap_or_default())
             ));
             say(format_args!("     {}", excerpt(text(&item["content"]))));
         }
@@ -102,7 +109,11 @@ impl Tour<'_> {
         let grounded = result["grounded"] == true;
         ensure!(
             grounded || !must_be_grounded,
-            "{question:?} was not answered: {result}"
+            text!(
+                "{question} was not answered: {result}",
+                question = format_args!("{:?}", question),
+                result
+            )
         );
         say(format_args!(
             "  {}",
@@ -134,11 +145,12 @@ impl Tour<'_> {
         let (status, answer) = self.client.post(self.url, Some(stranger), &body).await?;
         ensure!(
             status == StatusCode::UNAUTHORIZED,
-            "a foreign key was answered with {status}"
+            text!("a foreign key was answered with {status}", status)
         );
-        say(format_args!(
-            "\nretrieve  with an unknown key\n  {status}: {}",
-            text(&answer["message"])
+        say(text!(
+            "\nretrieve  with an unknown key\n  {status}: {message}",
+            status,
+            message = text(&answer["message"])
         ));
         Ok(())
     }
@@ -151,7 +163,12 @@ impl Tour<'_> {
             .await?;
         ensure!(
             status == StatusCode::OK,
-            "{tool} was answered with {status}: {answer}"
+            text!(
+                "{tool} was answered with {status}: {answer}",
+                tool,
+                status,
+                answer
+            )
         );
         let result = &answer["result"];
         ensure!(

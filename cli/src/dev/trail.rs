@@ -7,14 +7,18 @@ use raglan_core::audit::AuditEvent;
 use raglan_core::clock::{Clock, SystemClock, Timestamp};
 use raglan_store::AuditTable;
 
+use crate::language::text;
 use crate::system::LocalSystem;
 use crate::terminal::{say, warn};
 
 const PAUSE: Duration = Duration::from_millis(700);
 
 /// The heading of the rows.
-pub const HEADER: &str =
-    "time (UTC)    decision         status  what                    key              ms  result";
+pub fn header() -> &'static str {
+    text!(
+        "time (UTC)    decision         status  what                    key              ms  result"
+    )
+}
 
 /// Shows events as they are stored.
 pub struct Trail {
@@ -63,7 +67,7 @@ impl Trail {
         for day in BTreeSet::from([self.day.clone(), today.clone()]) {
             match self.table.by_day(&day, Some(&self.after)).await {
                 Ok(events) => events.iter().for_each(|event| self.show(event)),
-                Err(error) => warn(format_args!("the audit trail cannot be read: {error}")),
+                Err(error) => warn(text!("the audit trail cannot be read: {error}", error)),
             }
         }
         self.day = today;
@@ -104,9 +108,13 @@ fn row(event: &AuditEvent) -> String {
         &event.error_class,
         event.result_count,
     ) {
-        (Some(change), _, _) => format!("{} by {}", change.phase.name(), change.operator),
+        (Some(change), _, _) => text!(
+            "{phase} by {operator}",
+            phase = change.phase.name(),
+            operator = change.operator
+        ),
         (None, Some(class), _) => class.clone(),
-        (None, None, Some(count)) => format!("{count} items"),
+        (None, None, Some(count)) => text!("{count} items", count),
         (None, None, None) => String::new(),
     };
     format!(

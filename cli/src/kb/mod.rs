@@ -12,9 +12,10 @@ use serde_json::{Value, json};
 use crate::Outcome;
 use crate::failure::Failure;
 use crate::key::view::{minute, moment};
+use crate::language::text;
 use crate::ledger::{Change, Subject, WhenUnrecorded};
 use crate::session::{Items, Session, with_session};
-use crate::terminal::table;
+use crate::terminal::{labelled, table};
 
 use self::arguments::{AddArguments, EditArguments, KbArguments, KbCommand, OwnerArguments};
 
@@ -74,7 +75,7 @@ async fn add(session: &mut Session<'_>, arguments: AddArguments) -> anyhow::Resu
     };
     let catalog = session.target.catalog()?;
     if catalog.get(&entry.id).await?.is_some() {
-        let message = format!("there is a knowledge base {} already", entry.id);
+        let message = text!("there is a knowledge base {id} already", id = entry.id);
         return Err(Failure::Refused(message).into());
     }
     let change = Change {
@@ -96,12 +97,12 @@ async fn list(session: &mut Session<'_>, owner: Option<&str>) -> anyhow::Result<
     }
     let rows: Vec<Vec<String>> = entries.iter().map(row).collect();
     let heading = [
-        "ID",
-        "OWNER",
-        "BACKEND",
-        "DOCUMENTS",
-        "UPDATED (UTC)",
-        "NAME",
+        text!("ID"),
+        text!("OWNER"),
+        text!("BACKEND"),
+        text!("DOCUMENTS"),
+        text!("UPDATED (UTC)"),
+        text!("NAME"),
     ];
     session.show(&Items { items: entries }, || table(&heading, &rows))?;
     Ok(Outcome::Done)
@@ -143,10 +144,11 @@ async fn remove(
 ) -> anyhow::Result<Outcome> {
     let catalog = session.target.catalog()?;
     let entry = find(&catalog, id).await?;
-    let question = format!(
-        "Take {id} ({}) out of the catalogue of {}?",
-        entry.name,
-        session.target.description()
+    let question = text!(
+        "Take {id} ({name}) out of the catalogue of {target}?",
+        id,
+        name = entry.name,
+        target = session.target.description()
     );
     session.console.confirm(&question, yes)?;
     let change = Change {
@@ -190,7 +192,7 @@ async fn replace(
 
 async fn find(catalog: &CatalogStore, id: &KnowledgeBaseId) -> anyhow::Result<KnowledgeBase> {
     let entry = catalog.get(id).await?;
-    Ok(entry.ok_or_else(|| Failure::NotFound(format!("there is no knowledge base {id}")))?)
+    Ok(entry.ok_or_else(|| Failure::NotFound(text!("there is no knowledge base {id}", id)))?)
 }
 
 fn subject(entry: &KnowledgeBase) -> Subject {
@@ -211,7 +213,10 @@ fn said(entry: &KnowledgeBase) -> Value {
 fn row(entry: &KnowledgeBase) -> Vec<String> {
     vec![
         entry.id.to_string(),
-        entry.owner.clone().unwrap_or_else(|| "(system)".to_owned()),
+        entry
+            .owner
+            .clone()
+            .unwrap_or_else(|| text!("(system)").to_owned()),
         backend(entry),
         count(entry.document_count),
         minute(entry.updated_at),
@@ -221,21 +226,22 @@ fn row(entry: &KnowledgeBase) -> Vec<String> {
 
 fn show(session: &mut Session<'_>, entry: &KnowledgeBase) -> anyhow::Result<()> {
     session.show(entry, || {
-        let owner = entry.owner.as_deref().unwrap_or("none (system keys only)");
-        let lines = [
-            ("knowledge base", entry.id.as_str()),
-            ("name", &entry.name),
-            ("description", &entry.description),
-            ("owner", owner),
-            ("backend", &backend(entry)),
-            ("strategy", &entry.strategy),
-            ("documents", &count(entry.document_count)),
-            ("passages", &count(entry.chunk_count)),
-            ("created", &moment(entry.created_at)),
-            ("updated", &moment(entry.updated_at)),
-        ];
-        let lines = lines.map(|(name, value)| format!("{name:<16} {value}"));
-        lines.join("\n")
+        let owner = entry
+            .owner
+            .as_deref()
+            .unwrap_or(text!("none (system keys only)"));
+        labelled(&[
+            (text!("knowledge base"), entry.id.to_string()),
+            (text!("name"), entry.name.clone()),
+            (text!("description"), entry.description.clone()),
+            (text!("owner"), owner.to_owned()),
+            (text!("backend"), backend(entry)),
+            (text!("strategy"), entry.strategy.clone()),
+            (text!("documents"), count(entry.document_count)),
+            (text!("passages"), count(entry.chunk_count)),
+            (text!("created"), moment(entry.created_at)),
+            (text!("updated"), moment(entry.updated_at)),
+        ])
     })
 }
 
@@ -248,5 +254,5 @@ fn backend(entry: &KnowledgeBase) -> String {
 }
 
 fn count(count: Option<u64>) -> String {
-    count.map_or_else(|| "unknown".to_owned(), |count| count.to_string())
+    count.map_or_else(|| text!("unknown").to_owned(), |count| count.to_string())
 }

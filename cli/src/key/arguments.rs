@@ -7,8 +7,8 @@ use raglan_core::catalog::KnowledgeBaseId;
 use raglan_core::rotation::Grace;
 
 use super::choices::{
-    KnowledgeBaseChoice, QuotaChoice, RateLimitChoice, ToolChoice, parse_grace, parse_quota,
-    parse_rate_limit, tool_parser,
+    AuditTextChoice, KnowledgeBaseChoice, QuotaChoice, RateLimitChoice, ToolChoice,
+    audit_text_parser, parse_grace, parse_quota, parse_rate_limit, tool_parser,
 };
 use crate::arguments::TargetArguments;
 use crate::moment::{When, parse_when};
@@ -163,6 +163,9 @@ pub struct NewGrants {
     /// When it ends: 30d, 12h, a date (its beginning in UTC) or `never`
     #[arg(long, value_name = "WHEN", default_value = "never", value_parser = parse_when)]
     pub expires: When,
+    /// What the audit trail keeps of the callers' words: `plain`, `hash`, `drop`, or `default`
+    #[arg(long, value_name = "POLICY", value_parser = audit_text_parser())]
+    pub audit_text: Option<AuditTextChoice>,
     /// Limits of its own.
     #[command(flatten)]
     pub limits: LimitArguments,
@@ -282,6 +285,9 @@ pub struct GrantChanges {
     /// Calls of one tool per day (UTC), or `default`; may be given several times
     #[arg(long = "quota", value_name = "TOOL=CALLS", value_parser = parse_quota)]
     pub quotas: Vec<QuotaChoice>,
+    /// What the audit trail keeps of the callers' words: `plain`, `hash`, `drop`, or `default`
+    #[arg(long, value_name = "POLICY", value_parser = audit_text_parser())]
+    pub audit_text: Option<AuditTextChoice>,
 }
 
 /// `raglan key grant`

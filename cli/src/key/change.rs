@@ -14,6 +14,7 @@ use super::view::{self, KeyView};
 use super::{grants, issue};
 use crate::Outcome;
 use crate::failure::Failure;
+use crate::language::text;
 use crate::ledger::{Change, Subject, WhenUnrecorded};
 use crate::session::Session;
 
@@ -75,12 +76,12 @@ pub(super) async fn revoke(
         show(session, &before.record)?;
         return Ok(Outcome::Done);
     }
-    let question = format!(
-        "Revoke {} ({}, {}) in {}?",
-        before.record.key_id,
-        before.record.name,
-        before.record.fingerprint,
-        session.target.description()
+    let question = text!(
+        "Revoke {key_id} ({name}, {fingerprint}) in {target}?",
+        key_id = before.record.key_id,
+        name = before.record.name,
+        fingerprint = before.record.fingerprint,
+        target = session.target.description()
     );
     session.console.confirm(&question, arguments.yes)?;
     let after = life_cycle::revoke(&before.record, session.clock.now());
@@ -105,11 +106,11 @@ pub(super) async fn expire(
     let end = arguments.when.from(now);
     let after = life_cycle::set_expiry(&before.record, end, now).map_err(ended)?;
     if end.is_some_and(|end| end <= now) {
-        let question = format!(
-            "End {} ({}) in {} at once?",
-            after.key_id,
-            after.name,
-            session.target.description()
+        let question = text!(
+            "End {key_id} ({name}) in {target} at once?",
+            key_id = after.key_id,
+            name = after.name,
+            target = session.target.description()
         );
         session.console.confirm(&question, arguments.yes)?;
     }
@@ -180,12 +181,14 @@ const fn when_unrecorded(allow_unaudited: bool) -> WhenUnrecorded {
 
 fn ended(standing: Standing) -> Failure {
     let why = match standing {
-        Standing::Revoked => "was revoked",
-        Standing::Expired => "has expired",
-        Standing::Replaced => "was replaced, and its grace is over",
-        Standing::Disabled => "is disabled",
+        Standing::Revoked => text!("the key was revoked, for good: make a new one"),
+        Standing::Expired => text!("the key has expired, for good: make a new one"),
+        Standing::Replaced => {
+            text!("the key was replaced, and its grace is over, for good: make a new one")
+        }
+        Standing::Disabled => text!("the key is disabled, for good: make a new one"),
     };
-    Failure::Refused(format!("the key {why}, for good: make a new one"))
+    Failure::Refused(why.to_owned())
 }
 
 fn the_change(action: &'static str, before: &KeyRecord, after: &KeyRecord) -> Change {

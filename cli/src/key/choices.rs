@@ -1,11 +1,13 @@
 //! The values that the options of `raglan key` take.
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use raglan_core::audit::privacy::TextPolicy;
 use raglan_core::catalog::KnowledgeBaseId;
 use raglan_core::key_record::RateLimit;
 use raglan_core::rotation::Grace;
 use raglan_core::tool::Tool;
 
+use crate::language::text;
 use crate::moment::parse_duration_seconds;
 
 /// A tool, all of them, or none.
@@ -51,6 +53,33 @@ impl std::str::FromStr for KnowledgeBaseChoice {
     }
 }
 
+/// A policy of the key's own for the words in its audit events, or the deployment's default.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AuditTextChoice {
+    /// What holds for keys without a policy of their own.
+    Default,
+    /// This one.
+    Own(TextPolicy),
+}
+
+impl AuditTextChoice {
+    /// What a key's record says of it.
+    #[must_use]
+    pub const fn policy(self) -> Option<TextPolicy> {
+        match self {
+            Self::Default => None,
+            Self::Own(policy) => Some(policy),
+        }
+    }
+}
+
+pub(super) fn audit_text_parser() -> impl TypedValueParser<Value = AuditTextChoice> {
+    let names = TextPolicy::ALL.map(TextPolicy::name);
+    PossibleValuesParser::new(names.into_iter().chain(["default"])).map(|name| {
+        TextPolicy::from_name(&name).map_or(AuditTextChoice::Default, AuditTextChoice::Own)
+    })
+}
+
 /// A limit of the key's own, or the deployment's default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RateLimitChoice {
@@ -79,9 +108,9 @@ pub(super) fn parse_rate_limit(text: &str) -> Result<RateLimitChoice, String> {
             burst: burst.parse().ok().filter(|burst| *burst > 0)?,
         })
     });
-    limit
-        .map(RateLimitChoice::Own)
-        .ok_or_else(|| "expected requests per minute and burst, as 60/10, or default".to_owned())
+    limit.map(RateLimitChoice::Own).ok_or_else(|| {
+        text!("expected requests per minute and burst, as 60/10, or default").to_owned()
+    })
 }
 
 pub(super) fn parse_quota(text: &str) -> Result<QuotaChoice, String> {
@@ -94,13 +123,13 @@ pub(super) fn parse_quota(text: &str) -> Result<QuotaChoice, String> {
         Some(QuotaChoice { tool, calls })
     });
     quota.ok_or_else(|| {
-        "expected a tool and its calls per day, as ask=100 or ask=default".to_owned()
+        text!("expected a tool and its calls per day, as ask=100 or ask=default").to_owned()
     })
 }
 
 pub(super) fn parse_grace(text: &str) -> Result<Grace, String> {
     let seconds = parse_duration_seconds(text).map_err(|error| error.to_string())?;
-    Grace::from_seconds(seconds).map_err(|error| error.to_string())
+    Grace::from_seconds(seconds).map_err(|_| text!("a grace is 0 to 7 days long").to_owned())
 }
 
 #[cfg(test)]

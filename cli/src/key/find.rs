@@ -5,6 +5,7 @@ use raglan_core::key_record::KeyRecord;
 use raglan_store::{KeyStore, ReadRecord};
 
 use crate::failure::Failure;
+use crate::language::text;
 use crate::terminal::Console;
 
 /// Longer input is no key.
@@ -21,15 +22,17 @@ pub async fn find(
     console: &mut Console,
     named: &str,
 ) -> anyhow::Result<ReadRecord> {
-    let unknown = || Failure::NotFound("there is no such key".to_owned());
+    let unknown = || Failure::NotFound(text!("there is no such key").to_owned());
     let hash = if named == "-" {
         let presented = presented_key(console)?;
         PlainKey::parse(&presented).map_err(|_| unknown())?.hash()
     } else if named.starts_with(PREFIX) && !named.contains('…') {
         return Err(Failure::Usage(
-            "that is a key itself, and your shell has kept it: revoke it; to name a key by itself, \
-             pass - and give it on standard input"
-                .to_owned(),
+            text!(
+                "that is a key itself, and your shell has kept it: revoke it; to name a key by \
+                 itself, pass - and give it on standard input"
+            )
+            .to_owned(),
         )
         .into());
     } else {
@@ -46,7 +49,7 @@ pub async fn find(
             [] => return Err(unknown().into()),
             [record] => record.key_hash.clone(),
             _ => {
-                let message = format!("{named} fits several keys: use the identifier");
+                let message = text!("{named} fits several keys: use the identifier", named);
                 return Err(Failure::Usage(message).into());
             }
         }
@@ -58,12 +61,12 @@ fn presented_key(console: &mut Console) -> Result<String, Failure> {
     use std::io::{BufRead as _, Read as _};
 
     if console.is_input_terminal {
-        console.note("Paste the key and press Enter:");
+        console.note(text!("Paste the key and press Enter:"));
     }
     let mut line = String::new();
     let read = (&mut console.input)
         .take(KEY_MAX_BYTES)
         .read_line(&mut line);
-    read.map_err(|_| Failure::Usage("standard input is no text".to_owned()))?;
+    read.map_err(|_| Failure::Usage(text!("standard input is no text").to_owned()))?;
     Ok(line.trim().to_owned())
 }

@@ -9,6 +9,7 @@ use raglan_core::tool::Tool;
 use super::arguments::GrantChanges;
 use super::choices::{KnowledgeBaseChoice, QuotaChoice, RateLimitChoice, ToolChoice};
 use crate::failure::Failure;
+use crate::language::text;
 
 /// The tools that the options name.
 ///
@@ -91,7 +92,8 @@ pub fn changed(record: &KeyRecord, changes: &GrantChanges) -> Result<KeyRecord, 
     if !add.is_empty() || !remove.is_empty() {
         if record.scope == ScopeKind::All {
             return Err(Failure::Refused(
-                "the key's scope is all knowledge bases: set the whole list with --kb".to_owned(),
+                text!("the key's scope is all knowledge bases: set the whole list with --kb")
+                    .to_owned(),
             ));
         }
         // What a record of scope `none` may still list counts for nothing.
@@ -103,6 +105,9 @@ pub fn changed(record: &KeyRecord, changes: &GrantChanges) -> Result<KeyRecord, 
         after.scope = list_or_none(&after.kb_ids);
     }
     set_limits(&mut after, changes.rate_limit, &changes.quotas);
+    if let Some(choice) = changes.audit_text {
+        after.audit_text = choice.policy();
+    }
     Ok(after)
 }
 
@@ -115,13 +120,14 @@ fn list_or_none(ids: &BTreeSet<KnowledgeBaseId>) -> ScopeKind {
 }
 
 fn alone(word: &str) -> Failure {
-    Failure::Usage(format!("`{word}` stands alone"))
+    Failure::Usage(text!("`{word}` stands alone", word))
 }
 
 #[cfg(test)]
 mod tests {
     use clap::Parser;
     use raglan_core::access::Scope;
+    use raglan_core::audit::privacy::TextPolicy;
     use raglan_core::clock::Timestamp;
     use raglan_core::key::PlainKey;
     use raglan_core::key_record::RateLimit;
@@ -252,6 +258,17 @@ mod tests {
             None
         );
         assert_eq!(scope_of(&key), "none");
+    }
+
+    #[test]
+    fn a_policy_for_audited_words_comes_and_goes_alone() {
+        let key = record(&["--audit-text", "hash"]);
+        assert_eq!(key.audit_text, Some(TextPolicy::Hash));
+        let key = apply(&key, &["--quota", "ask=5"]).unwrap();
+        assert_eq!(key.audit_text, Some(TextPolicy::Hash));
+        let key = apply(&key, &["--audit-text", "default"]).unwrap();
+        assert_eq!((key.audit_text, key.daily_quotas.len()), (None, 1));
+        assert!(Line::try_parse_from(["raglan", "--audit-text", "shout"]).is_err());
     }
 
     #[test]

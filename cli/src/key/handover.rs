@@ -10,8 +10,9 @@ use raglan_core::key::PlainKey;
 use serde::Serialize;
 
 use super::arguments::HandoverArguments;
-use crate::connect::{Recipe, recipes};
+use crate::connect::{Recipe, first_recipes};
 use crate::failure::Failure;
+use crate::language::text;
 use crate::terminal::Console;
 
 /// Where a key goes. It is decided before the key exists, so that no key is made that nobody gets.
@@ -40,9 +41,11 @@ impl Handover {
                 return Ok(Self::Output);
             }
             return Err(Failure::Usage(
-                "standard output is no terminal: write the key to a file with --out FILE, or say \
-                 --print"
-                    .to_owned(),
+                text!(
+                    "standard output is no terminal: write the key to a file with --out FILE, or \
+                     say --print"
+                )
+                .to_owned(),
             )
             .into());
         };
@@ -54,10 +57,15 @@ impl Handover {
         match opened {
             Ok(file) => Ok(Self::File { path, file }),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                let message = format!("{} is there already: choose a new file", path.display());
+                let message = text!(
+                    "{path} is there already: choose a new file",
+                    path = path.display()
+                );
                 Err(Failure::Refused(message).into())
             }
-            Err(error) => Err(error).with_context(|| format!("{} cannot be made", path.display())),
+            Err(error) => {
+                Err(error).with_context(|| text!("{path} cannot be made", path = path.display()))
+            }
         }
     }
 
@@ -80,7 +88,7 @@ impl Handover {
         if written.is_err() {
             let _ = fs::remove_file(&path);
         }
-        written.with_context(|| format!("{} cannot be written", path.display()))
+        written.with_context(|| text!("{path} cannot be written", path = path.display()))
     }
 
     /// Takes the file away again, because the key in it was never made.
@@ -106,6 +114,9 @@ pub struct Secret<'a> {
     key: &'a str,
     endpoint: Option<&'a str>,
     clients: Vec<Client>,
+    /// How to see the configurations of other clients.
+    #[serde(skip)]
+    other_clients: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -120,9 +131,7 @@ impl<'a> Secret<'a> {
     /// For clients of that endpoint.
     #[must_use]
     pub fn of(key: &'a PlainKey, endpoint: Option<&'a str>) -> Self {
-        let recipes = endpoint
-            .map(|url| recipes(url, key.reveal()))
-            .unwrap_or_default();
+        let (recipes, other_clients) = endpoint.map(|url| first_recipes(url, key.reveal())).unzip();
         let client = |recipe: Recipe| Client {
             name: recipe.client,
             place: recipe.place,
@@ -131,7 +140,8 @@ impl<'a> Secret<'a> {
         Self {
             key: key.reveal(),
             endpoint,
-            clients: recipes.into_iter().map(client).collect(),
+            clients: recipes.into_iter().flatten().map(client).collect(),
+            other_clients,
         }
     }
 
@@ -149,6 +159,9 @@ impl<'a> Secret<'a> {
             } = client;
             // Writing to a string cannot fail.
             let _ = write!(text, "\n── {name} ({place})\n{configuration}\n");
+        }
+        if let Some(sentence) = &self.other_clients {
+            let _ = write!(text, "\n{sentence}\n");
         }
         text
     }

@@ -1,6 +1,6 @@
 //! New keys: made, taken over from elsewhere, or put in the place of another.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use futures::FutureExt as _;
 use raglan_core::access::{Grant, Reach};
@@ -8,22 +8,24 @@ use raglan_core::clock::Timestamp;
 use raglan_core::ids;
 use raglan_core::key::{KeyHash, PlainKey};
 use raglan_core::key_record::{KeyRecord, ScopeKind};
-use raglan_core::random::Random;
-use raglan_core::rotation::{self, Rotation, Successor, SuccessorExpiry};
+use raglan_core::rotation::{self, NotRotatable, Rotation, Successor, SuccessorExpiry};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::arguments::{
     CreateArguments, HandoverArguments, ImportArguments, ImportedHolder, NewGrants, RotateArguments,
 };
+use super::choices::AuditTextChoice;
 use super::find::find;
 use super::handover::{Handover, Secret};
 use super::view::{self, KeyView};
 use super::{change::subject, grants};
 use crate::Outcome;
 use crate::failure::Failure;
+use crate::language::text;
 use crate::ledger::{Change, WhenUnrecorded};
 use crate::session::Session;
+use crate::terminal::labelled;
 
 /// `raglan key create`
 pub(super) async fn create(
@@ -34,7 +36,7 @@ pub(super) async fn create(
     let record = new_record(
         Identity {
             hash: key.hash(),
-            key_id: new_key_id(session.random)?,
+            key_id: ids::key_id(session.random)?,
             fingerprint: key.fingerprint(),
             name: arguments.name,
         },
@@ -71,14 +73,21 @@ pub(super) async fn import(
     let hash = imported_hash(&arguments.holder)?;
     let keys = session.target.keys()?;
     if let Some(known) = keys.find(&hash).await? {
-        let message = format!("this is known already: it is {}", known.key_id);
+        let message = text!(
+            "this is known already: it is {key_id}",
+            key_id = known.key_id
+        );
         return Err(Failure::Refused(message).into());
     }
     let record = new_record(
         Identity {
-            fingerprint: hash.fingerprint(),
+            fingerprint: if arguments.holder.oauth_subject.is_some() {
+                hash.subject_fingerprint()
+            } else {
+                hash.fingerprint()
+            },
             hash,
-            key_id: new_key_id(session.random)?,
+            key_id: ids::key_id(session.random)?,
             name: arguments.name,
         },
         &arguments.grants,
@@ -114,8 +123,10 @@ fn imported_hash(holder: &ImportedHolder) -> Result<KeyHash, Failure> {
         return Ok(KeyHash::of_subject(issuer, subject));
     }
     let digits = holder.sha256.as_deref().unwrap_or_default().trim();
-    KeyHash::try_from(digits.to_ascii_lowercase())
-        .map_err(|error| Failure::Usage(error.to_string()))
+    KeyHash::try_from(digits.to_ascii_lowercase()).map_err(|_| {
+        let expected = text!("expected the SHA-256 of a key: 64 lower-case hexadecimal digits");
+        Failure::Usage(expected.to_owned())
+    })
 }
 
 /// `raglan key rotate`
@@ -133,7 +144,7 @@ pub(super) async fn rotate(
     };
     let successor = Successor {
         key_hash: key.hash(),
-        key_id: new_key_id(session.random)?,
+        key_id: ids::key_id(session.random)?,
         fingerprint: key.fingerprint(),
         expires_at,
     };
@@ -141,14 +152,14 @@ pub(super) async fn rotate(
         replaced,
         successor,
     } = rotation::rotate(&before.record, successor, arguments.grace, now)
-        .map_err(|error| Failure::Refused(error.to_string()))?;
+        .map_err(|error| not_rotatable(&error))?;
 
-    let question = format!(
-        "Replace {} ({}) in {}? It ends {}.",
-        replaced.key_id,
-        replaced.name,
-        session.target.description(),
-        replaced.grace_ends_at.map(view::moment).unwrap_or_default(),
+    let question = text!(
+        "Replace {key_id} ({name}) in {target}? It ends {grace_ends_at}.",
+        key_id = replaced.key_id,
+        name = replaced.name,
+        target = session.target.description(),
+        grace_ends_at = replaced.grace_ends_at.map(view::moment).unwrap_or_default()
     );
     session.console.confirm(&question, arguments.yes)?;
     let ledger = session.ledger(WhenUnrecorded::Refuse).await?;
@@ -179,16 +190,31 @@ pub(super) async fn rotate(
     Ok(outcome)
 }
 
+fn not_rotatable(error: &NotRotatable) -> Failure {
+    Failure::Refused(match error {
+        NotRotatable::NotWorking(standing) => {
+            text!(
+                "only a key that works can be rotated ({standing})",
+                standing
+            )
+        }
+        NotRotatable::OfSubject => text!(
+            "this is the grant record of an OAuth subject, which has no key to rotate: its tokens \
+             come from their issuer; change its grants, disable or revoke it instead"
+        )
+        .to_owned(),
+        NotRotatable::AlreadyReplaced { by } => {
+            text!("it was replaced by {by} already: rotate that one", by)
+        }
+    })
+}
+
 /// What distinguishes one key from another one.
 struct Identity {
     hash: KeyHash,
     key_id: String,
     fingerprint: String,
     name: String,
-}
-
-fn new_key_id(random: &dyn Random) -> anyhow::Result<String> {
-    Ok(format!("key-{}", ids::random_hex::<6>(random)?))
 }
 
 fn new_record(
@@ -198,23 +224,19 @@ fn new_record(
 ) -> Result<KeyRecord, Failure> {
     let (scope, kb_ids) = grants::scope(&grants.knowledge_bases)?;
     let mut record = KeyRecord {
-        key_hash: identity.hash,
-        key_id: identity.key_id,
-        name: identity.name,
-        fingerprint: identity.fingerprint,
         owner: grants.owner.clone(),
         tools: grants::tools(&grants.tools)?,
         scope,
         kb_ids,
-        enabled: true,
-        created_at: now,
         expires_at: future(grants.expires.from(now), now)?,
-        revoked_at: None,
-        last_used_at: None,
-        replaced_by: None,
-        grace_ends_at: None,
-        rate_limit: None,
-        daily_quotas: BTreeMap::new(),
+        audit_text: grants.audit_text.and_then(AuditTextChoice::policy),
+        ..KeyRecord::without_rights(
+            identity.hash,
+            identity.fingerprint,
+            identity.key_id,
+            identity.name,
+            now,
+        )
     };
     grants::set_limits(&mut record, grants.limits.rate_limit, &grants.limits.quotas);
     Ok(record)
@@ -224,7 +246,7 @@ fn new_record(
 fn future(end: Option<Timestamp>, now: Timestamp) -> Result<Option<Timestamp>, Failure> {
     if end.is_some_and(|end| end <= now) {
         return Err(Failure::Usage(
-            "the key would have ended already".to_owned(),
+            text!("the key would have ended already").to_owned(),
         ));
     }
     Ok(end)
@@ -236,6 +258,7 @@ fn details(record: &KeyRecord) -> Value {
         "name": record.name, "fingerprint": record.fingerprint, "tools": record.tools,
         "scope": record.scope, "kb_ids": record.kb_ids, "expires_at": record.expires_at,
         "rate_limit": record.rate_limit, "daily_quotas": record.daily_quotas,
+        "audit_text": record.audit_text,
     })
 }
 
@@ -307,25 +330,23 @@ impl<'a> Delivery<'a> {
             let mut lines = vec![view::describe(record, now)];
             if let Some(replaced) = replaced {
                 let end = replaced.grace_ends_at.map(view::moment).unwrap_or_default();
-                lines.push(format!(
-                    "replaces         {}, which ends {end}",
-                    replaced.key_id
-                ));
+                let value = text!("{key_id}, which ends {end}", key_id = replaced.key_id, end);
+                lines.push(labelled(&[(text!("replaces"), value)]));
             }
             lines.push(match &written_to {
-                Some(path) => format!("\nThe key is in {path}, and nowhere else."),
-                None => format!(
-                    "\nThe key, shown this once:\n\n{}",
-                    self.secret.text().trim_end()
+                Some(path) => text!("\nThe key is in {path}, and nowhere else.", path),
+                None => text!(
+                    "\nThe key, shown this once:\n\n{key}",
+                    key = self.secret.text().trim_end()
                 ),
             });
             lines.join("\n")
         })?;
         if !self.has_endpoint {
-            session.console.note(
+            session.console.note(text!(
                 "The deployment does not say its endpoint: with --url the clients' configurations \
-                 would be here as well.",
-            );
+                 would be here as well."
+            ));
         }
         Ok(())
     }
@@ -336,14 +357,14 @@ impl<'a> Delivery<'a> {
 pub(super) async fn warn_about_reach(session: &mut Session<'_>, record: &KeyRecord) {
     let Grant { tools, .. } = record.grant();
     if tools.is_empty() {
-        session
-            .console
-            .note("The key may call no tool yet: raglan key grant … --add-tools");
+        session.console.note(text!(
+            "The key may call no tool yet: raglan key grant … --add-tools"
+        ));
     }
     if record.scope == ScopeKind::None {
-        session
-            .console
-            .note("The key may ask no knowledge base yet: raglan key grant … --add-kb");
+        session.console.note(text!(
+            "The key may ask no knowledge base yet: raglan key grant … --add-kb"
+        ));
     }
     let grant = record.grant();
     let Reach::Listed { ids, .. } = grant.reach() else {
@@ -357,12 +378,13 @@ pub(super) async fn warn_about_reach(session: &mut Session<'_>, record: &KeyReco
     };
     let found: BTreeSet<_> = entries.iter().map(|entry| &entry.id).collect();
     for id in ids.iter().filter(|id| !found.contains(id)) {
-        let of_owner = match &record.owner {
-            Some(owner) => format!(" of {owner}"),
-            None => String::new(),
-        };
-        session.console.note(format_args!(
-            "There is no knowledge base {id}{of_owner} at the moment."
-        ));
+        session.console.note(match &record.owner {
+            Some(owner) => text!(
+                "There is no knowledge base {id} of {owner} at the moment.",
+                id,
+                owner
+            ),
+            None => text!("There is no knowledge base {id} at the moment.", id),
+        });
     }
 }

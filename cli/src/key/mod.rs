@@ -15,6 +15,7 @@ use raglan_core::key_record::KeyRecord;
 use raglan_core::life_cycle;
 
 use crate::Outcome;
+use crate::language::text;
 use crate::session::{Items, Session, with_session};
 
 use self::arguments::{KeyArguments, KeyCommand, ListArguments};
@@ -77,8 +78,9 @@ async fn list(session: &mut Session<'_>, arguments: &ListArguments) -> anyhow::R
         .collect();
     session.show(&Items { items }, || view::list(&records, now))?;
     if ended > 0 && !session.json {
-        session.console.note(format_args!(
-            "Not shown: {ended} that have ended (--all shows them)"
+        session.console.note(text!(
+            "Not shown: {ended} that have ended (--all shows them)",
+            ended
         ));
     }
     Ok(Outcome::Done)

@@ -14,8 +14,9 @@ use super::arguments::UsageArguments;
 use super::find::find;
 use super::view::{minute, moment};
 use crate::Outcome;
+use crate::language::text;
 use crate::session::{Items, Session};
-use crate::terminal::table;
+use crate::terminal::{labelled, table};
 
 /// So many keys are asked for at the same time.
 const PARALLEL_READS: usize = 16;
@@ -75,7 +76,13 @@ pub(super) async fn usage(
             .map(|(record, usage)| row(record, usage.as_ref()))
             .collect();
         table(
-            &["KEY", "LAST USED (UTC)", "CALLS", "ON THAT DAY", "NAME"],
+            &[
+                text!("KEY"),
+                text!("LAST USED (UTC)"),
+                text!("CALLS"),
+                text!("ON THAT DAY"),
+                text!("NAME"),
+            ],
             &rows,
         )
     })?;
@@ -97,7 +104,10 @@ fn view<'a>(record: &'a KeyRecord, usage: Option<&Usage>) -> UsageView<'a> {
 fn row(record: &KeyRecord, usage: Option<&Usage>) -> Vec<String> {
     vec![
         record.key_id.clone(),
-        usage.map_or_else(|| "never".to_owned(), |usage| minute(usage.last_used_at)),
+        usage.map_or_else(
+            || text!("never").to_owned(),
+            |usage| minute(usage.last_used_at),
+        ),
         usage.map_or(0, |usage| usage.call_count).to_string(),
         usage.map(by_tool).unwrap_or_default(),
         record.name.clone(),
@@ -106,22 +116,18 @@ fn row(record: &KeyRecord, usage: Option<&Usage>) -> Vec<String> {
 
 fn describe(record: &KeyRecord, usage: Option<&Usage>) -> String {
     let mut lines = vec![
-        ("key", record.key_id.clone()),
-        ("name", record.name.clone()),
+        (text!("key"), record.key_id.clone()),
+        (text!("name"), record.name.clone()),
     ];
     match usage {
-        None => lines.push(("last used", "never".to_owned())),
+        None => lines.push((text!("last used"), text!("never").to_owned())),
         Some(usage) => lines.extend([
-            ("last used", moment(usage.last_used_at)),
-            ("calls", usage.call_count.to_string()),
-            ("on that day", by_tool(usage)),
+            (text!("last used"), moment(usage.last_used_at)),
+            (text!("calls"), usage.call_count.to_string()),
+            (text!("on that day"), by_tool(usage)),
         ]),
     }
-    let lines: Vec<String> = lines
-        .into_iter()
-        .map(|(name, value)| format!("{name:<16} {value}"))
-        .collect();
-    lines.join("\n")
+    labelled(&lines)
 }
 
 fn by_tool(usage: &Usage) -> String {

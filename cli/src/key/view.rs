@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use raglan_core::audit::privacy::TextPolicy;
 use raglan_core::catalog::KnowledgeBaseId;
 use raglan_core::clock::Timestamp;
 use raglan_core::key_record::{KeyRecord, RateLimit, ScopeKind, Standing};
 use raglan_core::tool::Tool;
 use serde::Serialize;
 
-use crate::terminal::table;
+use crate::language::text;
+use crate::terminal::{labelled, table};
 
 /// Whether a key works, in a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -42,14 +44,14 @@ impl State {
         }
     }
 
-    const fn name(self) -> &'static str {
+    fn name(self) -> &'static str {
         match self {
-            Self::Active => "active",
-            Self::InGrace => "in grace",
-            Self::Disabled => "disabled",
-            Self::Expired => "expired",
-            Self::Revoked => "revoked",
-            Self::Replaced => "replaced",
+            Self::Active => text!("active"),
+            Self::InGrace => text!("in grace"),
+            Self::Disabled => text!("disabled"),
+            Self::Expired => text!("expired"),
+            Self::Revoked => text!("revoked"),
+            Self::Replaced => text!("replaced"),
         }
     }
 }
@@ -73,6 +75,7 @@ pub struct KeyView<'a> {
     grace_ends_at: Option<Timestamp>,
     rate_limit: Option<RateLimit>,
     daily_quotas: &'a BTreeMap<String, u64>,
+    audit_text: Option<TextPolicy>,
 }
 
 impl<'a> KeyView<'a> {
@@ -96,6 +99,7 @@ impl<'a> KeyView<'a> {
             grace_ends_at: record.grace_ends_at,
             rate_limit: record.rate_limit,
             daily_quotas: &record.daily_quotas,
+            audit_text: record.audit_text,
         }
     }
 }
@@ -113,23 +117,23 @@ pub fn list(records: &[KeyRecord], now: Timestamp) -> String {
                 record
                     .owner
                     .clone()
-                    .unwrap_or_else(|| "(system)".to_owned()),
+                    .unwrap_or_else(|| text!("(system)").to_owned()),
                 tools(record),
                 scope(record),
-                ends(record).map_or_else(|| "never".to_owned(), minute),
+                ends(record).map_or_else(|| text!("never").to_owned(), minute),
                 record.name.clone(),
             ]
         })
         .collect();
     let heading = [
-        "KEY",
-        "FINGERPRINT",
-        "STATE",
-        "OWNER",
-        "TOOLS",
-        "KNOWLEDGE BASES",
-        "ENDS (UTC)",
-        "NAME",
+        text!("KEY"),
+        text!("FINGERPRINT"),
+        text!("STATE"),
+        text!("OWNER"),
+        text!("TOOLS"),
+        text!("KNOWLEDGE BASES"),
+        text!("ENDS (UTC)"),
+        text!("NAME"),
     ];
     table(&heading, &rows)
 }
@@ -138,57 +142,59 @@ pub fn list(records: &[KeyRecord], now: Timestamp) -> String {
 #[must_use]
 pub fn describe(record: &KeyRecord, now: Timestamp) -> String {
     let mut lines = vec![
-        ("key", record.key_id.clone()),
-        ("name", record.name.clone()),
-        ("fingerprint", record.fingerprint.clone()),
-        ("state", State::of(record, now).name().to_owned()),
+        (text!("key"), record.key_id.clone()),
+        (text!("name"), record.name.clone()),
+        (text!("fingerprint"), record.fingerprint.clone()),
+        (text!("state"), State::of(record, now).name().to_owned()),
         (
-            "owner",
+            text!("owner"),
             record
                 .owner
                 .clone()
-                .unwrap_or_else(|| "none (system key)".to_owned()),
+                .unwrap_or_else(|| text!("none (system key)").to_owned()),
         ),
-        ("tools", tools(record)),
-        ("knowledge bases", scope(record)),
-        ("created", moment(record.created_at)),
+        (text!("tools"), tools(record)),
+        (text!("knowledge bases"), scope(record)),
+        (text!("created"), moment(record.created_at)),
         (
-            "expires",
-            record.expires_at.map_or_else(|| "never".to_owned(), moment),
+            text!("expires"),
+            record
+                .expires_at
+                .map_or_else(|| text!("never").to_owned(), moment),
         ),
     ];
     if let Some(at) = record.revoked_at {
-        lines.push(("revoked", moment(at)));
+        lines.push((text!("revoked"), moment(at)));
     }
     if let Some(successor) = &record.replaced_by {
-        lines.push(("replaced by", successor.clone()));
+        lines.push((text!("replaced by"), successor.clone()));
     }
     if let (State::InGrace, Some(at)) = (State::of(record, now), record.grace_ends_at) {
-        lines.push(("works until", moment(at)));
+        lines.push((text!("works until"), moment(at)));
     }
     let rate = record.rate_limit.map_or_else(
-        || "the deployment's default".to_owned(),
+        || text!("the deployment's default").to_owned(),
         |limit| {
-            format!(
-                "{} requests a minute, {} at once",
-                limit.requests_per_minute, limit.burst
+            text!(
+                "{requests_per_minute} requests a minute, {burst} at once",
+                requests_per_minute = limit.requests_per_minute,
+                burst = limit.burst
             )
         },
     );
-    lines.push(("rate limit", rate));
+    lines.push((text!("rate limit"), rate));
     for (tool, calls) in &record.daily_quotas {
-        lines.push(("daily quota", format!("{calls} calls of {tool}")));
+        lines.push((
+            text!("daily quota"),
+            text!("{calls} calls of {tool}", calls, tool),
+        ));
     }
-    let lines: Vec<String> = lines
-        .into_iter()
-        .map(|(name, value)| format!("{name:<16} {value}"))
-        .collect();
-    lines.join("\n")
+    labelled(&lines)
 }
 
 fn tools(record: &KeyRecord) -> String {
     if record.tools.len() == Tool::ALL.len() {
-        return "all".to_owned();
+        return text!("all").to_owned();
     }
     let names: Vec<&str> = record.tools.iter().map(|tool| tool.name()).collect();
     none_or(names.join(","))
@@ -196,9 +202,9 @@ fn tools(record: &KeyRecord) -> String {
 
 fn scope(record: &KeyRecord) -> String {
     match (record.scope, &record.owner) {
-        (ScopeKind::None, _) => "none".to_owned(),
-        (ScopeKind::All, None) => "all".to_owned(),
-        (ScopeKind::All, Some(owner)) => format!("all of {owner}"),
+        (ScopeKind::None, _) => text!("none").to_owned(),
+        (ScopeKind::All, None) => text!("all").to_owned(),
+        (ScopeKind::All, Some(owner)) => text!("all of {owner}", owner),
         (ScopeKind::List, _) => {
             let ids: Vec<&str> = record.kb_ids.iter().map(KnowledgeBaseId::as_str).collect();
             none_or(ids.join(","))
@@ -208,7 +214,7 @@ fn scope(record: &KeyRecord) -> String {
 
 fn none_or(text: String) -> String {
     if text.is_empty() {
-        "none".to_owned()
+        text!("none").to_owned()
     } else {
         text
     }

@@ -20,6 +20,8 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
+use crate::language::text;
+
 /// The tables' file in the folder of the local system.
 const DATABASE_FILE: &str = "dynamodb.sqlite";
 /// Held locked while a local system uses the folder; the lock ends with the process.
@@ -42,7 +44,14 @@ pub struct EmulatorOptions {
 #[derive(Debug, thiserror::Error)]
 pub enum EmulatorError {
     /// Somebody else listens on the port.
-    #[error("port {port} for {service} is taken; choose another one or stop what uses it")]
+    #[error(
+        "{}",
+        text!(
+            "port {port} for {service} is taken; choose another one or stop what uses it",
+            port = .port,
+            service = .service
+        )
+    )]
     PortTaken {
         /// `DynamoDB` or `SQS`.
         service: &'static str,
@@ -50,7 +59,15 @@ pub enum EmulatorError {
         port: u16,
     },
     /// The port cannot be used for another reason.
-    #[error("port {port} for {service} cannot be used: {source}")]
+    #[error(
+        "{}",
+        text!(
+            "port {port} for {service} cannot be used: {source}",
+            port = .port,
+            service = .service,
+            source = .source
+        )
+    )]
     Port {
         /// `DynamoDB` or `SQS`.
         service: &'static str,
@@ -60,7 +77,14 @@ pub enum EmulatorError {
         source: io::Error,
     },
     /// The folder cannot be made or written to.
-    #[error("the folder {} cannot be written to: {source}", folder.display())]
+    #[error(
+        "{}",
+        text!(
+            "the folder {folder} cannot be written to: {source}",
+            folder = folder.display(),
+            source = .source
+        )
+    )]
     FolderNotWritable {
         /// The folder.
         folder: PathBuf,
@@ -68,13 +92,28 @@ pub enum EmulatorError {
         source: io::Error,
     },
     /// Another process works with the folder.
-    #[error("the folder {} is in use by another local system; stop that one or choose another folder", folder.display())]
+    #[error(
+        "{}",
+        text!(
+            "the folder {folder} is in use by another local system; stop that one or choose \
+             another folder",
+            folder = folder.display()
+        )
+    )]
     FolderInUse {
         /// The folder.
         folder: PathBuf,
     },
     /// The tables' file is damaged or is something else.
-    #[error("the tables in {} cannot be opened ({cause}); move the file away to start with empty tables", file.display())]
+    #[error(
+        "{}",
+        text!(
+            "the tables in {file} cannot be opened ({cause}); move the file away to start with \
+             empty tables",
+            file = file.display(),
+            cause = .cause
+        )
+    )]
     DatabaseUnreadable {
         /// The file.
         file: PathBuf,
@@ -186,7 +225,7 @@ fn open_database(folder: Option<&Path>) -> Result<dynoxide::Database, EmulatorEr
     let opened = match &file {
         None => dynoxide::Database::memory().map_err(|error| error.to_string()),
         Some(file) => match file.to_str() {
-            None => Err("its path is not UTF-8".to_owned()),
+            None => Err(text!("its path is not UTF-8").to_owned()),
             Some(path) => dynoxide::Database::new(path).map_err(|error| error.to_string()),
         },
     };

@@ -13,6 +13,8 @@ use super::template::{
     QueueDefinition, TableDefinition,
 };
 
+use crate::language::text;
+
 /// The names under which the functions find their tables and queues.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LocalResources {
@@ -38,7 +40,13 @@ pub enum ProvisionError {
     Store(#[from] StoreError),
     /// A table of an earlier version has another key or other indexes.
     #[error(
-        "the table {table} was made by another version: {difference}; move the local data away or use that version"
+        "{}",
+        text!(
+            "the table {table} was made by another version: {difference}; move the local data \
+             away or use that version",
+            table = .table,
+            difference = .difference
+        )
     )]
     SchemaDiffers {
         /// The table.
@@ -47,10 +55,17 @@ pub enum ProvisionError {
         difference: String,
     },
     /// The template lacks something that the functions need or refers to something it lacks.
-    #[error("the template has no resource {0}")]
+    #[error("{}", text!("the template has no resource {name}", name = .0))]
     Missing(String),
     /// A definition of the template cannot be put into a request.
-    #[error("the template's table {table} is incomplete: {cause}")]
+    #[error(
+        "{}",
+        text!(
+            "the template's table {table} is incomplete: {cause}",
+            table = .table,
+            cause = .cause
+        )
+    )]
     Incomplete {
         /// The table.
         table: String,
@@ -144,7 +159,7 @@ fn compare(
         table: table.name.clone(),
         difference,
     };
-    let found = found.ok_or_else(|| differs("it has no description".to_owned()))?;
+    let found = found.ok_or_else(|| differs(text!("it has no description").to_owned()))?;
     let kinds: BTreeMap<_, _> = found
         .attribute_definitions()
         .iter()
@@ -171,7 +186,7 @@ fn compare(
         expected == found
     };
     if !same_key(&table.key, found.key_schema()) {
-        return Err(differs("its key is another one".to_owned()));
+        return Err(differs(text!("its key is another one").to_owned()));
     }
     for index in &table.indexes {
         let same = found
@@ -184,9 +199,9 @@ fn compare(
                     && kind == Some(&projection(index.projection))
             });
         if !same {
-            return Err(differs(format!(
-                "its index {} is missing or another one",
-                index.name
+            return Err(differs(text!(
+                "its index {name} is missing or another one",
+                name = index.name
             )));
         }
     }
@@ -211,7 +226,7 @@ async fn provision_ttl(
         Some(name) if name == attribute => Ok(()),
         Some(other) => Err(ProvisionError::SchemaDiffers {
             table: table.to_owned(),
-            difference: format!("its items expire by {other}"),
+            difference: text!("its items expire by {other}", other),
         }),
         None => {
             let specification = dynamodb::TimeToLiveSpecification::builder()

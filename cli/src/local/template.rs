@@ -17,7 +17,8 @@ const TABLE_PROPERTIES_WITHOUT_LOCAL_MEANING: [&str; 5] = [
     "PointInTimeRecoverySpecification",
     "SSESpecification",
 ];
-const QUEUE_PROPERTIES_WITHOUT_LOCAL_MEANING: [&str; 1] = ["SqsManagedSseEnabled"];
+const QUEUE_PROPERTIES_WITHOUT_LOCAL_MEANING: [&str; 2] =
+    ["SqsManagedSseEnabled", "KmsMasterKeyId"];
 
 /// The tables and queues of a template, each in the template's order.
 #[derive(Debug, Clone, PartialEq, Eq)]

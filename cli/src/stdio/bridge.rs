@@ -12,6 +12,8 @@ use http_body_util::Full;
 use raglan_outbound::{Bounds, OutboundClient};
 use serde_json::{Value, json};
 
+use crate::language::text;
+
 const BOUNDS: Bounds = Bounds {
     time: Duration::from_mins(2),
     response_max_bytes: 8 * 1024 * 1024,
@@ -48,7 +50,11 @@ impl Bridge {
     /// The line that answers this one; `None` when there is nothing to say.
     pub async fn answer(&self, line: &str) -> Option<String> {
         let Ok(message) = serde_json::from_str::<Value>(line) else {
-            return Some(error(&Value::Null, PARSE_ERROR, "The line is not JSON."));
+            return Some(error(
+                &Value::Null,
+                PARSE_ERROR,
+                text!("The line is not JSON."),
+            ));
         };
         let id = message.get("id").cloned();
         let answer = match self.request(&message, line) {
@@ -62,7 +68,7 @@ impl Bridge {
         match answer {
             Ok(answer) => self.read(&message, id, &answer),
             Err(problem) => {
-                let text = format!("{} does not answer: {problem}", self.url);
+                let text = text!("{url} does not answer: {problem}", url = self.url, problem);
                 id.map(|id| error(&id, INTERNAL_ERROR, &text))
             }
         }
@@ -106,7 +112,7 @@ impl Bridge {
         if !is_message {
             let word = body["message"]
                 .as_str()
-                .unwrap_or("the answer is not for MCP");
+                .unwrap_or(text!("the answer is not for MCP"));
             let text = format!("{}: {word}", answer.status());
             return id.map(|id| error(&id, INTERNAL_ERROR, &text));
         }

@@ -1,11 +1,12 @@
 //! The one place that states the order of a request's steps.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures::future::join_all;
+use futures::FutureExt as _;
 use http::Request;
-use raglan_core::audit::AuditEvent;
+use raglan_core::audit::EventPhase;
 use raglan_core::clock::{Clock, Timestamp};
 use raglan_core::ids;
 use raglan_core::key::KeyHash;
@@ -14,13 +15,17 @@ use raglan_guard::{Guard, GuardOptions};
 use raglan_store::{
     AuditQueue, AwsClients, CatalogStore, IdempotencyStore, KeyStore, LeaseStore, MeterStore,
 };
+use raglan_texts::Language;
+use tokio::time::Instant;
+use tracing::Instrument as _;
 
 use crate::ask_gate::AskGate;
 use crate::authenticate::{
     AuthenticationError, Caller, Presented, check_token, presented, recognise,
 };
 use crate::backends::Backends;
-use crate::config::Config;
+use crate::call_log;
+use crate::config::{AuditMode, Config};
 use crate::context::CallContext;
 use crate::edge::{self, Admission};
 use crate::failed_attempts::FailedAttempts;
@@ -29,9 +34,11 @@ use crate::metrics;
 use crate::oauth::Oauth;
 use crate::protocol::Protocol;
 use crate::protocol::exchange::Exchange;
-use crate::record::CallRecord;
+use crate::protocol::server::Server;
+use crate::record::{CallRecord, Ending};
 use crate::reply::{Refusal, Reply};
-use crate::tools::Services;
+use crate::tools::{Services, Size};
+use crate::trail::{Intents, Trail};
 
 /// The whole function, independent of what carries its requests.
 pub struct App {
@@ -39,9 +46,9 @@ pub struct App {
     keys: KeyStore,
     failed_attempts: FailedAttempts,
     limiter: Limiter,
-    audit: AuditQueue,
+    trail: Arc<Trail>,
     oauth: Option<Oauth>,
-    protocol: Protocol,
+    protocol: Protocol<Server>,
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
 }
@@ -69,9 +76,14 @@ impl App {
             guard: Guard::new(GuardOptions {
                 enabled: config.guard_enabled,
                 include_raw: false,
+                language: config.language,
             }),
             cursor_secret: config.cursor_secret.clone(),
-            max_result_bytes: config.max_result_bytes,
+            max_result: Size {
+                bytes: config.max_result_bytes,
+                tokens: config.max_result_tokens,
+            },
+            language: config.language,
             clock: Arc::clone(&clock),
             random: Arc::clone(&random),
         };
@@ -79,12 +91,18 @@ impl App {
             keys: KeyStore::new(clients.dynamodb.clone(), config.keys_table.clone()),
             failed_attempts: FailedAttempts::new(config.auth_failures_per_minute, random.as_ref()),
             limiter: Limiter::new(meters, config.limits.clone(), config.limiter_failure),
-            audit: AuditQueue::new(clients.sqs.clone(), config.audit_queue_url.clone()),
+            trail: Arc::new(Trail::new(
+                AuditQueue::new(clients.sqs.clone(), config.audit_queue_url.clone()),
+                config.audit_mode,
+                config.metrics_enabled,
+                Arc::clone(&clock),
+                Arc::clone(&random),
+            )),
             oauth: config
                 .oauth
                 .clone()
                 .map(|oauth| Oauth::new(oauth, Arc::clone(&clock))),
-            protocol: Protocol::new(Arc::new(services), config.max_body_bytes),
+            protocol: Protocol::new(Server::new(Arc::new(services)), config.max_body_bytes),
             config,
             clock,
             random,
@@ -94,29 +112,47 @@ impl App {
     /// Opens the connections to DynamoDB and SQS, so that the first caller does not wait for it.
     /// Failures are logged and change nothing: every request finds out for itself.
     pub async fn warm_up(&self) {
-        let (keys, audit) = tokio::join!(self.keys.warm(), self.audit.warm());
+        let (keys, audit) = tokio::join!(self.keys.warm(), self.trail.warm());
         for error in [keys.err(), audit.err()].into_iter().flatten() {
             tracing::warn!(%error, "a connection could not be opened beforehand");
         }
     }
 
+    /// The way to the audit queue.
+    #[must_use]
+    pub const fn trail(&self) -> &Arc<Trail> {
+        &self.trail
+    }
+
     /// Answers one request: edge → key → body → rate → protocol → permission → tool → audit → answer.
     pub async fn handle(&self, request: Request<Bytes>, context: &CallContext) -> Reply {
+        // Every entry of the log that is written on the way carries it, whatever the level.
+        let span = tracing::error_span!("request", request_id = context.request_id);
+        self.answer(request, context).instrument(span).await
+    }
+
+    async fn answer(&self, request: Request<Bytes>, context: &CallContext) -> Reply {
         let began = self.clock.now();
-        let record = Arc::new(CallRecord::begin(&request, context));
+        let keeper = self.config.audit_keeper.clone();
+        let record = Arc::new(CallRecord::begin(&request, context, keeper));
         // Boxed, because it is the largest future there is, and every carrier would copy it.
-        let mut reply = Box::pin(self.decide(&request, context, &record, began)).await;
-        let ended = self.clock.now();
-        let http_status = reply.status().as_u16();
-        let records = record.auditable();
-        let event = |one: &Arc<CallRecord>| {
-            one.event(context, http_status, began, ended, self.random.as_ref())
+        let deciding = Box::pin(self.decide(&request, context, &record, began));
+        let mut reply = match AssertUnwindSafe(deciding).catch_unwind().await {
+            Ok(reply) => reply,
+            Err(_panic) => {
+                tracing::error!(request_id = %context.request_id, "a request panicked");
+                record.failed(Refusal::Internal.class());
+                Refusal::Internal.reply(self.config.language, &context.request_id)
+            }
         };
-        match records.iter().map(event).collect::<Result<Vec<_>, _>>() {
-            Ok(events) => self.write_down(&events, http_status, began, ended).await,
-            Err(error) => tracing::error!(
-                request_id = %context.request_id, %error, "no audit event could be made"
-            ),
+        let ending = Ending {
+            phase: EventPhase::Outcome,
+            http_status: reply.status().as_u16(),
+            began,
+            ended: self.clock.now(),
+        };
+        if let Err(refusal) = self.write_down(&record, context, ending).await {
+            reply = refusal.reply(self.config.language, &context.request_id);
         }
         edge::finish(&self.config, request.headers(), &mut reply);
         reply
@@ -129,7 +165,7 @@ impl App {
         record: &Arc<CallRecord>,
         began: Timestamp,
     ) -> Reply {
-        let oauth = self.config.oauth.as_ref();
+        let (language, oauth) = (self.config.language, self.config.oauth.as_ref());
         match edge::admit(&self.config, request) {
             Admission::Mcp => {}
             Admission::Answered(reply) => return reply,
@@ -138,42 +174,42 @@ impl App {
                 if refusal == Refusal::OriginNotAllowed {
                     record.denied(refusal.class());
                 }
-                return refusal.reply_with(&context.request_id, oauth);
+                return refusal.reply_with(language, &context.request_id, oauth);
             }
         }
         let (caller, counted) = match self.identify(request, context, began).await {
             Ok(identified) => identified,
             Err(error) => {
                 record.not_recognised(&error);
-                return refuse_caller(&error).reply_with(&context.request_id, oauth);
+                return refuse_caller(&error).reply_with(language, &context.request_id, oauth);
             }
         };
         record.recognised(&caller);
         if let Err(refusal) = edge::check_body(&self.config, request) {
             record.failed(refusal.class());
-            return refusal.reply_with(&context.request_id, oauth);
+            return refusal.reply_with(language, &context.request_id, oauth);
         }
         let judged = self.limiter.judge(&caller, request.body(), counted, began);
         let allowance = match judged.await {
             Ok(allowance) => allowance,
             Err((refused, calls)) => {
                 let (tool, arguments) = &calls.first;
-                let max_chars = self.config.audit_parameters_max_chars;
                 record.method("tools/call", None);
-                record.tool_call(tool, arguments, max_chars);
-                return refuse_calls(&refused, record, &context.request_id);
+                record.tool_call(tool, arguments);
+                return refuse_calls(&refused, record, language, &context.request_id);
             }
         };
         if allowance.uncounted {
             record.failed(Refusal::LimiterUnavailable.class());
         }
         let exchange = Arc::new(Exchange {
+            language,
             caller,
             used_up: allowance.used_up.clone(),
             record: Arc::clone(record),
             request_id: context.request_id.clone(),
-            time_left: context.time_left(self.clock.now(), self.config.call_timeout),
-            parameters_max_chars: self.config.audit_parameters_max_chars,
+            until: Instant::now() + context.time_left(self.clock.now(), self.config.call_timeout),
+            intents: self.intents(context, began),
         });
         let session_id = || {
             let id = ids::time_sortable(began, self.random.as_ref()).ok()?;
@@ -183,8 +219,11 @@ impl App {
             .protocol
             .answer(request.headers(), request.body(), exchange, session_id)
             .await;
+        if record.is_not_announced() {
+            return Refusal::AuditUnavailable.reply_with(language, &context.request_id, oauth);
+        }
         if record.is_store_failure() {
-            return Refusal::StoreUnavailable.reply_with(&context.request_id, oauth);
+            return Refusal::StoreUnavailable.reply_with(language, &context.request_id, oauth);
         }
         allowance.write(reply.headers_mut());
         reply
@@ -261,33 +300,60 @@ impl App {
         Ok((caller?, counted))
     }
 
-    /// Sends the events to the queue and measures them; an event that the queue refuses is in the log
-    /// in full.
+    /// In strict mode: who announces the calls of this request.
+    fn intents(&self, context: &CallContext, began: Timestamp) -> Option<Arc<Intents>> {
+        (self.trail.mode() == AuditMode::Strict).then(|| {
+            Arc::new(Intents {
+                trail: Arc::clone(&self.trail),
+                context: context.clone(),
+                began,
+            })
+        })
+    }
+
+    /// Hands the request's events to the trail, and measures the request.
+    ///
+    /// # Errors
+    /// In strict mode, when they cannot be written down: what to answer instead.
     async fn write_down(
         &self,
-        events: &[AuditEvent],
-        http_status: u16,
-        began: Timestamp,
-        ended: Timestamp,
-    ) {
-        let mut groups = Vec::new();
-        if self.config.metrics_enabled {
-            let duration_ms = u64::try_from(ended.epoch_ms() - began.epoch_ms()).unwrap_or(0);
-            groups = metrics::of_request(http_status, duration_ms, events);
-        }
-        let sent = join_all(events.iter().map(|event| self.audit.send(event))).await;
-        for (event, sent) in events.iter().zip(sent) {
-            if let Err(error) = sent {
-                let event = serde_json::to_string(event).unwrap_or_default();
+        record: &Arc<CallRecord>,
+        context: &CallContext,
+        ending: Ending,
+    ) -> Result<(), Refusal> {
+        let records = record.auditable();
+        let event = |one: &Arc<CallRecord>| one.event(context, ending, self.random.as_ref());
+        let strict = self.trail.mode() == AuditMode::Strict;
+        let events = match records.iter().map(event).collect::<Result<Vec<_>, _>>() {
+            Ok(events) => events,
+            Err(error) => {
                 tracing::error!(
-                    marker = "AUDIT_NOT_SENT", %error, event, "the audit queue refused an event"
+                    request_id = %context.request_id, %error, "no audit event could be made"
                 );
-                if self.config.metrics_enabled {
-                    groups.extend(metrics::of_audit_failure());
-                }
+                return if strict {
+                    Err(Refusal::AuditUnavailable)
+                } else {
+                    Ok(())
+                };
             }
+        };
+        events.iter().for_each(call_log::write);
+        let measured = if self.config.metrics_enabled {
+            events.clone()
+        } else {
+            Vec::new()
+        };
+        let written = self.trail.outcome(events, context).await;
+        let refusal = written.map_err(|_| Refusal::AuditUnavailable);
+        if self.config.metrics_enabled {
+            let status =
+                refusal.map_or_else(|refusal| refusal.status().as_u16(), |()| ending.http_status);
+            let duration_ms = ending.ended.epoch_ms() - ending.began.epoch_ms();
+            let duration_ms = u64::try_from(duration_ms).unwrap_or(0);
+            let groups = metrics::of_request(status, duration_ms, &measured);
+            raglan_telemetry::metrics::write(&groups, ending.ended.epoch_ms());
         }
-        raglan_telemetry::metrics::write(&groups, ended.epoch_ms());
+        refusal
     }
 }
 
@@ -311,26 +377,30 @@ fn refuse_caller(error: &AuthenticationError) -> Refusal {
             retry_after_seconds: *retry_after_seconds,
         };
     }
-    tracing::info!(class = error.class(), "a caller was not recognised");
     Refusal::Unauthorized
 }
 
 /// Tells the caller that the key asks too much, or that this cannot be checked.
-fn refuse_calls(refused: &Refused, record: &CallRecord, request_id: &str) -> Reply {
+fn refuse_calls(
+    refused: &Refused,
+    record: &CallRecord,
+    language: Language,
+    request_id: &str,
+) -> Reply {
     match refused {
         Refused::Limited(told) => {
             let refusal = Refusal::RateLimited {
                 retry_after_seconds: told.retry_after_seconds(),
             };
             record.limited(refusal.class());
-            let mut reply = refusal.reply(request_id);
+            let mut reply = refusal.reply(language, request_id);
             told.write(reply.headers_mut());
             reply
         }
         Refused::Unavailable(error) => {
             tracing::error!(%error, "a call could not be counted");
             record.failed(Refusal::LimiterUnavailable.class());
-            Refusal::LimiterUnavailable.reply(request_id)
+            Refusal::LimiterUnavailable.reply(language, request_id)
         }
     }
 }

@@ -14,6 +14,7 @@ use raglan_rag::backend::BackendError;
 use raglan_store::idempotency::{Claim, Claimed, KeyedCall};
 use raglan_store::leases::Lease;
 use raglan_store::{IdempotencyStore, LeaseStore, StoreError};
+use raglan_texts::{Language, text};
 use serde_json::{Map, Value};
 
 use crate::tools::{ToolCall, ToolError, ToolOutput};
@@ -32,20 +33,40 @@ const HELD_ON_SECONDS: i64 = 3;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AskRefused {
     /// The idempotency key was used for a call with other arguments.
-    #[error(
-        "This `idempotency_key` belongs to a call with other arguments. Use a new key for a new \
-         question, or send the first call's arguments again"
-    )]
+    #[error("the idempotency key belongs to a call with other arguments")]
     OtherArguments,
     /// The same call is being worked on.
-    #[error("The same call is being worked on. Try again in a few seconds")]
+    #[error("the same call is being worked on")]
     InProgress,
     /// As many questions of this key are being worked on as may be.
-    #[error(
-        "This key has {0} questions at work, and may not have more at the same time. Try again when \
-         one of them is answered"
-    )]
+    #[error("the key has {0} questions at work already")]
     TooManyAtOnce(u32),
+}
+
+impl AskRefused {
+    /// What the caller is told.
+    #[must_use]
+    pub fn told(self, language: Language) -> String {
+        match self {
+            Self::OtherArguments => text!(
+                language,
+                "This `idempotency_key` belongs to a call with other arguments. Use a new key for a \
+                 new question, or send the first call's arguments again."
+            )
+            .to_owned(),
+            Self::InProgress => text!(
+                language,
+                "The same call is being worked on. Try again in a few seconds."
+            )
+            .to_owned(),
+            Self::TooManyAtOnce(count) => text!(
+                language,
+                "This key has {count} questions at work, and may not have more at the same time. Try \
+                 again when one of them is answered.",
+                count
+            ),
+        }
+    }
 }
 
 /// Admits questions.
@@ -106,6 +127,7 @@ impl AskGate {
         let engines_until = call.engines_until - RESERVED_FOR_SETTLING.min(call.time_left() / 4);
         let inner = ToolCall {
             engines_until,
+            traceparent: call.traceparent.clone(),
             ..*call
         };
         let work = AssertUnwindSafe(work(&inner)).catch_unwind();

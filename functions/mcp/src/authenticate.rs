@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName};
 use raglan_core::access::Grant;
+use raglan_core::audit::privacy::TextPolicy;
 use raglan_core::clock::Timestamp;
 use raglan_core::key::{KeyHash, MalformedKey, PlainKey, fingerprint_of_unknown};
 use raglan_core::key_record::{KeyRecord, RateLimit, Standing};
@@ -33,6 +34,8 @@ pub struct Caller {
     pub rate_limit: Option<RateLimit>,
     /// The key's own daily quotas, by the name of the tool.
     pub daily_quotas: BTreeMap<String, u64>,
+    /// What the audit trail keeps of the caller's words; `None` takes the deployment's default.
+    pub audit_text: Option<TextPolicy>,
     /// What the key may do.
     pub grant: Grant,
 }
@@ -46,6 +49,7 @@ impl From<KeyRecord> for Caller {
             key_hash: record.key_hash,
             rate_limit: record.rate_limit,
             daily_quotas: record.daily_quotas,
+            audit_text: record.audit_text,
             grant,
         }
     }

@@ -2,14 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::oauth::OauthConfig;
+use raglan_core::audit::privacy::{Keeper, TextHashKey, TextPolicy};
 use raglan_core::key_record::RateLimit;
 use raglan_core::limits::Limits;
 use raglan_core::tool::Tool;
 use raglan_telemetry::settings::{BadSettings, Settings};
+use raglan_texts::{LANGUAGE_VARIABLE, Language};
 use sha2::{Digest, Sha256};
 use tracing::Level;
 
@@ -26,7 +28,8 @@ pub struct Config {
     pub audit_queue_url: String,
     /// `CURSOR_SECRET`: signs cursors, so that they cannot be altered.
     pub cursor_secret: CursorSecret,
-    /// `INDEX_DIR`: folder that holds the embedded indexes, one folder a knowledge base.
+    /// `INDEX_DIR`: folder that holds the embedded indexes, one folder a knowledge base. Without it
+    /// the folder `index` beside the program, where Lambda says that is (`LAMBDA_TASK_ROOT`).
     pub index_dir: PathBuf,
     /// `ALLOWED_ORIGINS`: the browser origins that may call.
     pub allowed_origins: Vec<AllowedOrigin>,
@@ -36,10 +39,14 @@ pub struct Config {
     pub max_body_bytes: usize,
     /// `MAX_RESULT_BYTES`: results are cut to stay below it.
     pub max_result_bytes: usize,
+    /// `MAX_RESULT_TOKENS`: the same, in tokens as they are estimated here.
+    pub max_result_tokens: usize,
     /// `CALL_TIMEOUT_SECONDS`: how long a call may take where Lambda gives no deadline.
     pub call_timeout: Duration,
-    /// `AUDIT_PARAMETERS_MAX_CHARS`: audited parameters are cut after this many characters.
-    pub audit_parameters_max_chars: usize,
+    /// `AUDIT_MODE`: whether the trail is a condition of the answer.
+    pub audit_mode: AuditMode,
+    /// `AUDIT_TEXT` and `AUDIT_PARAMETERS_MAX_CHARS`: how the words of callers are written down.
+    pub audit_keeper: Keeper,
     /// `RATE_LIMIT_PER_MINUTE`, `RATE_LIMIT_BURST`, `DAILY_QUOTAS`: for keys without limits of their own.
     pub limits: Limits,
     /// `ASK_CONCURRENCY`: questions of one key that may be worked on at the same time; 0 is any number.
@@ -54,6 +61,8 @@ pub struct Config {
     pub oauth: Option<OauthConfig>,
     /// `METRICS_ENABLED`: metrics go to standard output, for CloudWatch.
     pub metrics_enabled: bool,
+    /// `RAGLAN_LANGUAGE`: the language of texts for people and models.
+    pub language: Language,
     /// `LOG_LEVEL`: the least important log entries that are written.
     pub log_level: Level,
 }
@@ -141,6 +150,15 @@ pub enum LimiterFailure {
     Closed,
 }
 
+/// Whether the trail is a condition of the answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AuditMode {
+    /// The answer does not depend on the trail.
+    Deferred,
+    /// No call without its intent on the queue, no answer without its outcome.
+    Strict,
+}
+
 /// Shortest `CURSOR_SECRET`, in bytes.
 const SECRET_MIN_BYTES: usize = 32;
 /// Lambda takes no request over 6 MB.
@@ -149,6 +167,8 @@ const BODY_MAX_BYTES: usize = 6 * 1024 * 1024;
 const RESULT_MAX_BYTES: usize = 4 * 1024 * 1024;
 /// Smaller limits would cut every result.
 const RESULT_MIN_BYTES: usize = 16 * 1024;
+/// Fewer would not hold one passage with its metadata.
+const RESULT_MIN_TOKENS: usize = 8_000;
 
 impl Config {
     /// Reads the variables through `lookup`.
@@ -157,13 +177,16 @@ impl Config {
     /// [`BadSettings`] with every problem there is, not just the first one.
     pub fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, BadSettings> {
         let mut settings = Settings::new(lookup);
+        let cursor_secret = cursor_secret(&mut settings);
         let config = Self {
             keys_table: settings.required("KEYS_TABLE"),
             catalog_table: settings.required("CATALOG_TABLE"),
             state_table: settings.required("STATE_TABLE"),
             audit_queue_url: settings.required("AUDIT_QUEUE_URL"),
-            cursor_secret: cursor_secret(&mut settings),
-            index_dir: settings.text("INDEX_DIR", "/var/task/index").into(),
+            index_dir: settings.get("INDEX_DIR").map_or_else(
+                || Path::new(&settings.text("LAMBDA_TASK_ROOT", "/var/task")).join("index"),
+                PathBuf::from,
+            ),
             allowed_origins: allowed_origins(&mut settings),
             mcp_enabled: settings.switch("MCP_ENABLED", true),
             max_body_bytes: settings.number("MAX_BODY_BYTES", 256 * 1024, 1024, BODY_MAX_BYTES),
@@ -173,13 +196,25 @@ impl Config {
                 RESULT_MIN_BYTES,
                 RESULT_MAX_BYTES,
             ),
-            call_timeout: Duration::from_secs(settings.number("CALL_TIMEOUT_SECONDS", 25, 1, 900)),
-            audit_parameters_max_chars: settings.number(
-                "AUDIT_PARAMETERS_MAX_CHARS",
-                raglan_core::audit::DEFAULT_PARAMETERS_MAX_CHARS,
-                0,
-                50_000,
+            max_result_tokens: settings.number(
+                "MAX_RESULT_TOKENS",
+                20_000,
+                RESULT_MIN_TOKENS,
+                1_000_000,
             ),
+            call_timeout: Duration::from_secs(settings.number("CALL_TIMEOUT_SECONDS", 25, 1, 900)),
+            audit_mode: audit_mode(&mut settings),
+            audit_keeper: Keeper {
+                text: audit_text(&mut settings),
+                max_chars: settings.number(
+                    "AUDIT_PARAMETERS_MAX_CHARS",
+                    raglan_core::audit::DEFAULT_PARAMETERS_MAX_CHARS,
+                    0,
+                    50_000,
+                ),
+                hash_key: TextHashKey::derived_from(&cursor_secret.0),
+            },
+            cursor_secret,
             limits: limits(&mut settings),
             ask_concurrency: settings.number("ASK_CONCURRENCY", 8, 0, 64),
             limiter_failure: limiter_failure(&mut settings),
@@ -187,6 +222,7 @@ impl Config {
             guard_enabled: settings.switch("GUARD_ENABLED", true),
             oauth: oauth(&mut settings),
             metrics_enabled: settings.switch("METRICS_ENABLED", true),
+            language: settings.language(LANGUAGE_VARIABLE),
             log_level: settings.log_level("LOG_LEVEL"),
         };
         settings.finish(config)
@@ -254,6 +290,27 @@ fn limiter_failure(settings: &mut Settings<impl Fn(&str) -> Option<String>>) -> 
             LimiterFailure::Closed
         }
     }
+}
+
+fn audit_mode(settings: &mut Settings<impl Fn(&str) -> Option<String>>) -> AuditMode {
+    const NAME: &str = "AUDIT_MODE";
+    match settings.text(NAME, "deferred").trim() {
+        "deferred" => AuditMode::Deferred,
+        "strict" => AuditMode::Strict,
+        other => {
+            settings.problem(format!("{NAME} is {other:?}, expected deferred or strict"));
+            AuditMode::Strict
+        }
+    }
+}
+
+fn audit_text(settings: &mut Settings<impl Fn(&str) -> Option<String>>) -> TextPolicy {
+    const NAME: &str = "AUDIT_TEXT";
+    let text = settings.text(NAME, TextPolicy::Plain.name());
+    TextPolicy::from_name(text.trim()).unwrap_or_else(|| {
+        settings.problem(format!("{NAME} is {text:?}, expected plain, hash or drop"));
+        TextPolicy::Drop
+    })
 }
 
 fn oauth(settings: &mut Settings<impl Fn(&str) -> Option<String>>) -> Option<OauthConfig> {
@@ -343,6 +400,9 @@ mod tests {
             ("DAILY_QUOTAS", "ask=500,delete=1,retrieve=many"),
             ("ASK_CONCURRENCY", "65"),
             ("LIMITER_FAILURE", "open"),
+            ("AUDIT_MODE", "lax"),
+            ("AUDIT_TEXT", "shout"),
+            ("RAGLAN_LANGUAGE", "fr"),
             ("AUTH_FAILURES_PER_MINUTE", "-1"),
             (
                 "ALLOWED_ORIGINS",
@@ -351,7 +411,7 @@ mod tests {
         ])
         .unwrap_err();
         let line = error.to_string();
-        insta::assert_snapshot!(line, @r#"bad configuration: KEYS_TABLE is not set; CATALOG_TABLE is not set; STATE_TABLE is not set; AUDIT_QUEUE_URL is not set; CURSOR_SECRET is shorter than 32 bytes; ALLOWED_ORIGINS has "ftp://bad", expected https://host, http://host:port, http://host:* or *; ALLOWED_ORIGINS has "https://*.bad", expected https://host, http://host:port, http://host:* or *; MCP_ENABLED is "maybe", expected true or false; MAX_BODY_BYTES is "-1", expected a number from 1024 to 6291456; RATE_LIMIT_PER_MINUTE is "fast", expected a number from 0 to 60000; RATE_LIMIT_BURST is "0", expected a number from 1 to 10000; DAILY_QUOTAS has "delete=1", expected none or tool=calls, as in ask=500,retrieve=5000; DAILY_QUOTAS has "retrieve=many", expected none or tool=calls, as in ask=500,retrieve=5000; ASK_CONCURRENCY is "65", expected a number from 0 to 64; LIMITER_FAILURE is "open", expected open_for_cheap or closed; AUTH_FAILURES_PER_MINUTE is "-1", expected a number from 0 to 6000"#);
+        insta::assert_snapshot!(line, @r#"bad configuration: CURSOR_SECRET is shorter than 32 bytes; KEYS_TABLE is not set; CATALOG_TABLE is not set; STATE_TABLE is not set; AUDIT_QUEUE_URL is not set; ALLOWED_ORIGINS has "ftp://bad", expected https://host, http://host:port, http://host:* or *; ALLOWED_ORIGINS has "https://*.bad", expected https://host, http://host:port, http://host:* or *; MCP_ENABLED is "maybe", expected true or false; MAX_BODY_BYTES is "-1", expected a number from 1024 to 6291456; AUDIT_MODE is "lax", expected deferred or strict; AUDIT_TEXT is "shout", expected plain, hash or drop; RATE_LIMIT_PER_MINUTE is "fast", expected a number from 0 to 60000; RATE_LIMIT_BURST is "0", expected a number from 1 to 10000; DAILY_QUOTAS has "delete=1", expected none or tool=calls, as in ask=500,retrieve=5000; DAILY_QUOTAS has "retrieve=many", expected none or tool=calls, as in ask=500,retrieve=5000; ASK_CONCURRENCY is "65", expected a number from 0 to 64; LIMITER_FAILURE is "open", expected open_for_cheap or closed; AUTH_FAILURES_PER_MINUTE is "-1", expected a number from 0 to 6000; RAGLAN_LANGUAGE is "fr", expected en or zh"#);
         assert!(!line.contains('\n'));
     }
 

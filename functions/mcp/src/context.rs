@@ -19,21 +19,23 @@ pub struct CallContext {
 }
 
 impl CallContext {
-    /// How long the work on this request may still take.
+    /// How long it is until the platform ends the call. `None` where nobody says so.
     ///
     /// A deadline that has already passed is taken as unknown: `cargo lambda watch` sends a duration
     /// where Lambda sends a moment.
     #[must_use]
+    pub fn time_until_the_end(&self, now: Timestamp) -> Option<Duration> {
+        let left_ms = self.deadline?.epoch_ms() - now.epoch_ms();
+        let left_ms = u64::try_from(left_ms).ok().filter(|left| *left > 0)?;
+        Some(Duration::from_millis(left_ms))
+    }
+
+    /// How long the work on this request may still take.
+    #[must_use]
     pub fn time_left(&self, now: Timestamp, default: Duration) -> Duration {
-        let left_ms = self
-            .deadline
-            .map(|deadline| deadline.epoch_ms() - now.epoch_ms());
-        match left_ms.and_then(|left| u64::try_from(left).ok()) {
-            Some(left_ms) if left_ms > 0 => Duration::from_millis(left_ms)
-                .saturating_sub(RESERVED_FOR_THE_ANSWER)
-                .min(default),
-            _ => default,
-        }
+        self.time_until_the_end(now).map_or(default, |left| {
+            left.saturating_sub(RESERVED_FOR_THE_ANSWER).min(default)
+        })
     }
 }
 

@@ -13,7 +13,7 @@ const TAG_BYTES: usize = 16;
 
 /// Not one of our cursors, or not for this key and this question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the cursor is not valid here: repeat the call without it")]
+#[error("the cursor was altered, or made for another key or question")]
 pub struct InvalidCursor;
 
 /// What a cursor belongs to.

@@ -35,7 +35,8 @@ pub fn admit(config: &Config, request: &Request<Bytes>) -> Admission {
     if path == HEALTH_PATH {
         return match *request.method() {
             Method::GET | Method::HEAD => Admission::Answered(health()),
-            _ => Admission::Refused(Refusal::MethodNotAllowed),
+            Method::OPTIONS => Admission::Answered(preflight("GET")),
+            _ => Admission::Refused(Refusal::OnlyRead),
         };
     }
     let metadata = config
@@ -47,8 +48,8 @@ pub fn admit(config: &Config, request: &Request<Bytes>) -> Admission {
             Method::GET | Method::HEAD => {
                 Admission::Answered(json_reply(StatusCode::OK, &oauth.metadata()))
             }
-            Method::OPTIONS => Admission::Answered(preflight()),
-            _ => Admission::Refused(Refusal::MethodNotAllowed),
+            Method::OPTIONS => Admission::Answered(preflight("GET")),
+            _ => Admission::Refused(Refusal::OnlyRead),
         };
     }
     if path != MCP_PATH || !config.mcp_enabled {
@@ -59,7 +60,7 @@ pub fn admit(config: &Config, request: &Request<Bytes>) -> Admission {
     }
     match *request.method() {
         Method::POST => Admission::Mcp,
-        Method::OPTIONS => Admission::Answered(preflight()),
+        Method::OPTIONS => Admission::Answered(preflight("POST")),
         _ => Admission::Refused(Refusal::MethodNotAllowed),
     }
 }
@@ -114,12 +115,12 @@ fn health() -> Reply {
     )
 }
 
-fn preflight() -> Reply {
+fn preflight(methods: &'static str) -> Reply {
     let mut reply = empty_reply(StatusCode::NO_CONTENT);
     let headers = reply.headers_mut();
     headers.insert(
         ACCESS_CONTROL_ALLOW_METHODS,
-        HeaderValue::from_static("POST"),
+        HeaderValue::from_static(methods),
     );
     headers.insert(
         ACCESS_CONTROL_ALLOW_HEADERS,

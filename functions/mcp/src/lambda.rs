@@ -1,13 +1,70 @@
 //! Between Lambda's function-URL events and the function.
 
+use std::convert::Infallible;
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::Response;
 use lambda_http::request::RequestContext;
-use lambda_http::{Body, Request, RequestExt as _};
+use lambda_http::{Adapter, Body, Request, RequestExt as _, service_fn};
+use lambda_runtime::Runtime;
+use lambda_runtime::layers::TracingLayer;
+use lambda_runtime::tower::layer::layer_fn;
 use raglan_core::clock::Timestamp;
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::app::App;
+use crate::config::AuditMode;
 use crate::context::CallContext;
+use crate::extension::{self, Answers, TellAnswers};
+
+/// Answers invocations until the platform ends the process.
+///
+/// # Errors
+/// When the Runtime API cannot be used.
+pub async fn run(app: App) -> Result<(), lambda_http::Error> {
+    let app = Arc::new(app);
+    let trail = Arc::clone(app.trail());
+    let answers = Answers::default();
+    // Extensions must be registered before the runtime asks for its first event.
+    let extension = match trail.mode() {
+        AuditMode::Strict => None,
+        AuditMode::Deferred => {
+            let registered = extension::register(Arc::clone(&trail), answers.clone()).await;
+            if let Err(reason) = &registered {
+                tracing::info!(
+                    %reason,
+                    "no Lambda extension: audit events are sent before the answer"
+                );
+            }
+            registered.ok()
+        }
+    };
+    let handler = service_fn(move |request: Request| {
+        let app = Arc::clone(&app);
+        async move { Ok::<_, Infallible>(handle(&app, request).await) }
+    });
+    let runtime = Runtime::new(Adapter::from(handler))
+        .layer(TracingLayer::new())
+        .layer(layer_fn(move |runtime| {
+            TellAnswers::new(runtime, answers.clone())
+        }));
+    let mut terminated = signal(SignalKind::terminate())?;
+    let beside = async {
+        if let Some(extension) = extension {
+            extension.await;
+        }
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        ended = runtime.run() => ended,
+        () = beside => Ok(()),
+        _ = terminated.recv() => {
+            trail.shut_down().await;
+            Ok(())
+        }
+    }
+}
 
 /// Answers one function-URL event.
 pub async fn handle(app: &App, request: Request) -> Response<Body> {

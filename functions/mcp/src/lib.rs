@@ -1,14 +1,16 @@
 //! The MCP function, from an HTTP request to its answer. Read the files in the order of the steps:
-//! [`app`] names them, [`edge`] → [`authenticate`] → [`limit`] → [`protocol`] → [`tools`] → [`record`] do them.
+//! [`app`] names them, [`edge`] → [`authenticate`] → [`limit`] → [`protocol`] → [`tools`] → [`trail`] do them.
 
 pub mod app;
 pub mod ask_gate;
 pub mod authenticate;
 pub mod backends;
+mod call_log;
 pub mod config;
 pub mod context;
 pub mod cursor;
 pub mod edge;
+pub mod extension;
 pub mod failed_attempts;
 pub mod lambda;
 pub mod limit;
@@ -21,3 +23,5 @@ pub mod reply;
 pub mod resources;
 pub mod start;
 pub mod tools;
+pub mod trace;
+pub mod trail;

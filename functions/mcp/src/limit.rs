@@ -21,6 +21,7 @@ use raglan_core::limits::{Bucket, Calls, Limits, Remaining, epoch_us, next_midni
 use raglan_core::tool::Tool;
 use raglan_store::limits::{Count, Meter};
 use raglan_store::{MeterStore, StoreError};
+use raglan_texts::{Language, text};
 use serde_json::{Map, Value};
 
 use crate::authenticate::Caller;
@@ -102,10 +103,7 @@ pub struct Allowance {
 
 /// A tool was called more often today than the key may.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "This key may call `{tool}` {quota} times a day, and that is used up. The count begins anew at \
-     {resets_at}; until then calling again will not help"
-)]
+#[error("the daily quota of {quota} calls of {tool} is used up until {resets_at}")]
 pub struct DailyQuotaUsedUp {
     /// The tool.
     pub tool: Tool,
@@ -113,6 +111,26 @@ pub struct DailyQuotaUsedUp {
     pub quota: u64,
     /// The next midnight in UTC.
     pub resets_at: Timestamp,
+}
+
+impl DailyQuotaUsedUp {
+    /// What the caller is told.
+    #[must_use]
+    pub fn told(&self, language: Language) -> String {
+        let Self {
+            tool,
+            quota,
+            resets_at,
+        } = self;
+        text!(
+            language,
+            "This key may call `{tool}` {quota} times a day, and that is used up. The count begins \
+             anew at {resets_at}; until then calling again will not help.",
+            tool,
+            quota,
+            resets_at
+        )
+    }
 }
 
 /// Why a call may not come.

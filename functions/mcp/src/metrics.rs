@@ -38,12 +38,13 @@ pub fn of_request(http_status: u16, duration_ms: u64, events: &[AuditEvent]) -> 
     let status = vec![("status", http_status.to_string())];
     let mut groups = vec![
         Group {
-            dimensions: Vec::new(),
             measurements: whole,
+            ..Group::default()
         },
         Group {
             dimensions: status,
             measurements: vec![count("responses", 1)],
+            ..Group::default()
         },
     ];
     for event in events {
@@ -56,8 +57,8 @@ pub fn of_request(http_status: u16, duration_ms: u64, events: &[AuditEvent]) -> 
 #[must_use]
 pub fn of_audit_failure() -> Vec<Group> {
     vec![Group {
-        dimensions: Vec::new(),
         measurements: vec![count("audit_failures", 1)],
+        ..Group::default()
     }]
 }
 
@@ -79,15 +80,29 @@ fn of_event(event: &AuditEvent) -> Vec<Group> {
                     value: event.duration_ms,
                 },
             ],
+            properties: properties(event),
         });
     }
     for (rule, number) in &event.guard_findings {
         groups.push(Group {
             dimensions: vec![("rule", rule.clone())],
             measurements: vec![count("guard_findings", *number)],
+            properties: properties(event),
         });
     }
     groups
+}
+
+/// What leads from a metric to the calls behind it, without being counted by it.
+fn properties(event: &AuditEvent) -> Vec<(&'static str, String)> {
+    let told = [
+        ("request_id", Some(event.request_id.as_str())),
+        ("trace_id", event.trace_id.as_deref()),
+        ("key_id", event.key_id.as_deref()),
+    ];
+    let told = told.into_iter();
+    told.filter_map(|(name, value)| Some((name, value?.to_owned())))
+        .collect()
 }
 
 const fn count(name: &'static str, value: u64) -> Measurement {
@@ -100,8 +115,9 @@ const fn count(name: &'static str, value: u64) -> Measurement {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
+    use std::collections::{BTreeMap, BTreeSet};
 
+    use raglan_core::audit::EventPhase;
     use raglan_core::clock::Timestamp;
 
     use super::*;
@@ -112,6 +128,9 @@ mod tests {
             event_id: "e".to_owned(),
             at: Timestamp::from_epoch_ms(0),
             request_id: "r".to_owned(),
+            phase: EventPhase::Outcome,
+            batch_element: None,
+            trace_id: None,
             decision: Decision::Allowed,
             http_status: 200,
             method: Some("tools/call".to_owned()),
@@ -129,6 +148,7 @@ mod tests {
             knowledge_bases: Vec::new(),
             result_count: None,
             guard_findings: BTreeMap::from([("exfil_url".to_owned(), 2)]),
+            cut: BTreeSet::new(),
             administration: None,
         }
     }
@@ -142,6 +162,19 @@ mod tests {
         let findings = findings.unwrap();
         assert_eq!(findings.dimensions, [("rule", "exfil_url".to_owned())]);
         assert_eq!(findings.measurements[0].value, 2);
+    }
+
+    #[test]
+    fn the_key_stands_beside_the_metric_and_is_none_of_its_dimensions() {
+        let groups = of_request(200, 7, &[event("ask")]);
+        let of_tool = groups
+            .iter()
+            .find(|group| group.measurements[0].name == "tool_calls")
+            .unwrap();
+        assert!(of_tool.properties.contains(&("key_id", "k".to_owned())));
+        for group in groups {
+            assert!(group.dimensions.iter().all(|(_, value)| value != "k"));
+        }
     }
 
     #[test]

@@ -1,35 +1,44 @@
 //! What happens during one request, collected for its audit event.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use http::header::USER_AGENT;
 use http::{HeaderMap, Request};
+use raglan_core::audit::privacy::{Keeper, TextPolicy};
 use raglan_core::audit::{
-    AuditEvent, Decision, HEADER_MAX_CHARS, SCHEMA_VERSION, cut_at_characters,
+    AuditEvent, Decision, EventPhase, HEADER_MAX_CHARS, SCHEMA_VERSION, cut_at_characters,
 };
 use raglan_core::clock::Timestamp;
 use raglan_core::ids;
 use raglan_core::random::{Random, RandomUnavailable};
-use raglan_core::redact::without_credentials;
+use raglan_core::redact::masked;
 use serde_json::{Map, Value};
 
 use crate::authenticate::{AuthenticationError, Caller};
 use crate::context::CallContext;
+use crate::trace::TraceContext;
 
 /// Collects one request's facts. Shared between the steps; every step writes what it learns.
 #[derive(Debug)]
 pub struct CallRecord {
     facts: Mutex<Facts>,
+    /// Writes down what the caller sends, as the deployment has it.
+    keeper: Keeper,
     /// The records of a batch's elements; a batch itself leaves no event.
     elements: Mutex<Vec<Arc<CallRecord>>>,
 }
 
 #[derive(Debug, Clone, Default)]
 struct Facts {
+    trace: TraceContext,
     /// Whether the request must be written down even if nothing else says so.
     auditable: bool,
+    /// The place in a batch.
+    batch_element: Option<u32>,
+    /// What the key says about its callers' words.
+    text: Option<TextPolicy>,
     decision: Option<Decision>,
     method: Option<String>,
     tool: Option<String>,
@@ -42,18 +51,34 @@ struct Facts {
     error_class: Option<String>,
     parameters: Option<String>,
     params_bytes: Option<u64>,
+    cut: BTreeSet<String>,
     knowledge_bases: Vec<String>,
     result_count: Option<u64>,
     guard_findings: BTreeMap<String, u64>,
     store_failed: bool,
+    not_announced: bool,
+}
+
+/// How far a request is when its event is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ending {
+    /// Whether it is about to be worked on, or over.
+    pub phase: EventPhase,
+    /// The status of its answer; 0 while there is none.
+    pub http_status: u16,
+    /// When it came.
+    pub began: Timestamp,
+    /// Now.
+    pub ended: Timestamp,
 }
 
 impl CallRecord {
     /// Begins with what the request says of itself.
     #[must_use]
-    pub fn begin(request: &Request<Bytes>, context: &CallContext) -> Self {
+    pub fn begin(request: &Request<Bytes>, context: &CallContext, keeper: Keeper) -> Self {
         let headers = request.headers();
         let facts = Facts {
+            trace: TraceContext::of_request(headers, &context.request_id),
             source_ip: context.source_ip.clone(),
             user_agent: header_text(headers, USER_AGENT.as_str()),
             protocol_version: header_text(headers, "mcp-protocol-version"),
@@ -61,19 +86,31 @@ impl CallRecord {
         };
         Self {
             facts: Mutex::new(facts),
+            keeper,
             elements: Mutex::default(),
         }
+    }
+
+    /// The `traceparent` of requests that are made for this one.
+    #[must_use]
+    pub fn traceparent(&self) -> String {
+        self.read(|facts| facts.trace.traceparent())
     }
 
     /// A record for one element of a batch. It begins with what is known of the whole request.
     #[must_use]
     pub fn element(&self) -> Arc<Self> {
-        let facts = self.read(Clone::clone);
+        let mut elements = lock(&self.elements);
+        let facts = Facts {
+            batch_element: u32::try_from(elements.len()).ok(),
+            ..self.read(Clone::clone)
+        };
         let element = Arc::new(Self {
             facts: Mutex::new(facts),
+            keeper: self.keeper.clone(),
             elements: Mutex::default(),
         });
-        lock(&self.elements).push(Arc::clone(&element));
+        elements.push(Arc::clone(&element));
         element
     }
 
@@ -82,6 +119,7 @@ impl CallRecord {
         self.write(|facts| {
             facts.key_id = Some(caller.key_id.clone());
             facts.owner.clone_from(&caller.owner);
+            facts.text = caller.audit_text;
         });
     }
 
@@ -111,8 +149,9 @@ impl CallRecord {
 
     /// The message names this method, and this revision where it says so itself.
     pub fn method(&self, method: &str, protocol_version: Option<&str>) {
+        let method = self.keeper().name(method, HEADER_MAX_CHARS);
         self.write(|facts| {
-            facts.method = Some(kept(method, HEADER_MAX_CHARS));
+            facts.method = Some(method);
             if let Some(version) = protocol_version {
                 facts.protocol_version = Some(kept(version, HEADER_MAX_CHARS));
             }
@@ -120,28 +159,36 @@ impl CallRecord {
     }
 
     /// A tool is called with these arguments.
-    pub fn tool_call(
-        &self,
-        tool: &str,
-        arguments: &Map<String, Value>,
-        parameters_max_chars: usize,
-    ) {
-        let text = serde_json::to_string(arguments).unwrap_or_default();
-        self.write(|facts| {
-            facts.tool = Some(kept(tool, HEADER_MAX_CHARS));
-            facts.params_bytes = Some(text.len() as u64);
-            facts.parameters = Some(kept(&text, parameters_max_chars));
-        });
+    pub fn tool_call(&self, tool: &str, arguments: &Map<String, Value>) {
+        let tool = self.keeper().name(tool, HEADER_MAX_CHARS);
+        self.write(|facts| facts.tool = Some(tool));
+        self.parameters(arguments);
     }
 
     /// Something other than a tool is asked for, with these parameters: a prompt or a resource.
-    pub fn access(&self, parameters: &Value, parameters_max_chars: usize) {
-        let text = parameters.to_string();
+    pub fn access(&self, parameters: &Map<String, Value>) {
+        self.write(|facts| facts.auditable = true);
+        self.parameters(parameters);
+    }
+
+    fn parameters(&self, parameters: &Map<String, Value>) {
+        let kept = self.keeper().parameters(parameters);
         self.write(|facts| {
-            facts.auditable = true;
-            facts.params_bytes = Some(text.len() as u64);
-            facts.parameters = Some(kept(&text, parameters_max_chars));
+            facts.params_bytes = Some(kept.size_bytes);
+            facts.parameters = Some(kept.text);
+            if kept.cut {
+                facts.cut.insert("parameters".to_owned());
+            }
         });
+    }
+
+    /// Writes down what this caller sends.
+    fn keeper(&self) -> Keeper {
+        let text = self.read(|facts| facts.text).unwrap_or(self.keeper.text);
+        Keeper {
+            text,
+            ..self.keeper.clone()
+        }
     }
 
     /// The call is refused.
@@ -182,6 +229,23 @@ impl CallRecord {
         elements || self.read(|facts| facts.store_failed)
     }
 
+    /// The call was not made, because the trail could not be told of it: the whole answer becomes a 503.
+    pub fn not_announced(&self) {
+        self.write(|facts| {
+            facts.not_announced = true;
+            facts.error_class = Some("audit_unavailable".to_owned());
+        });
+    }
+
+    /// Whether [`CallRecord::not_announced`] was called.
+    #[must_use]
+    pub fn is_not_announced(&self) -> bool {
+        let elements = lock(&self.elements)
+            .iter()
+            .any(|element| element.is_not_announced());
+        elements || self.read(|facts| facts.not_announced)
+    }
+
     /// What was asked and what came of it.
     pub fn answered(
         &self,
@@ -220,17 +284,24 @@ impl CallRecord {
     pub fn event(
         &self,
         context: &CallContext,
-        http_status: u16,
-        began: Timestamp,
-        ended: Timestamp,
+        ending: Ending,
         random: &dyn Random,
     ) -> Result<AuditEvent, RandomUnavailable> {
+        let Ending {
+            phase,
+            http_status,
+            began,
+            ended,
+        } = ending;
         let event_id = ids::time_sortable(began, random)?;
-        Ok(self.read(|facts| AuditEvent {
+        let event = self.read(|facts| AuditEvent {
             schema_version: SCHEMA_VERSION,
             event_id,
             at: began,
             request_id: context.request_id.clone(),
+            phase,
+            batch_element: facts.batch_element,
+            trace_id: Some(facts.trace.trace_id().to_owned()),
             decision: facts.decision.unwrap_or(Decision::Allowed),
             http_status,
             method: facts.method.clone(),
@@ -248,8 +319,10 @@ impl CallRecord {
             knowledge_bases: facts.knowledge_bases.clone(),
             result_count: facts.result_count,
             guard_findings: facts.guard_findings.clone(),
+            cut: facts.cut.clone(),
             administration: None,
-        }))
+        });
+        Ok(event.bounded())
     }
 
     fn write(&self, change: impl FnOnce(&mut Facts)) {
@@ -271,7 +344,7 @@ fn header_text(headers: &HeaderMap, name: &str) -> Option<String> {
     Some(kept(text, HEADER_MAX_CHARS))
 }
 
-/// The text as it is written down: without keys that a caller put in the wrong place, and cut.
+/// The text as it is written down: without what a caller put in the wrong place, and cut.
 fn kept(text: &str, max_chars: usize) -> String {
-    cut_at_characters(&without_credentials(text), max_chars)
+    cut_at_characters(&masked(text), max_chars)
 }

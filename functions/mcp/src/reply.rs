@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, Response, StatusCode};
+use raglan_texts::{Language, text};
 use serde_json::{Value, json};
 
 use crate::oauth::OauthConfig;
@@ -23,6 +24,8 @@ pub enum Refusal {
     NotFound,
     /// The path takes other methods.
     MethodNotAllowed,
+    /// The path is only read.
+    OnlyRead,
     /// The browser origin is not allowed.
     OriginNotAllowed,
     /// No key, or one that does not work. The same for every reason.
@@ -43,6 +46,10 @@ pub enum Refusal {
     },
     /// The call cannot be counted against its limits.
     LimiterUnavailable,
+    /// The call cannot be written down, and is therefore not answered.
+    AuditUnavailable,
+    /// The program failed.
+    Internal,
     /// The body is larger than the limit.
     BodyTooLarge,
     /// The body is not declared as JSON.
@@ -50,65 +57,80 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// Status, stable word and sentence for the caller.
-    const fn parts(self) -> (StatusCode, &'static str, &'static str) {
+    /// Status and stable word.
+    const fn parts(self) -> (StatusCode, &'static str) {
         match self {
-            Self::NotFound => (
-                StatusCode::NOT_FOUND,
-                "not_found",
-                "Nothing is served here. The MCP endpoint is /mcp.",
+            Self::NotFound => (StatusCode::NOT_FOUND, "not_found"),
+            Self::MethodNotAllowed | Self::OnlyRead => {
+                (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed")
+            }
+            Self::OriginNotAllowed => (StatusCode::FORBIDDEN, "origin_not_allowed"),
+            Self::Unauthorized => (StatusCode::UNAUTHORIZED, "unauthorized"),
+            Self::InsufficientScope => (StatusCode::FORBIDDEN, "insufficient_scope"),
+            Self::StoreUnavailable => (StatusCode::SERVICE_UNAVAILABLE, "temporarily_unavailable"),
+            Self::RateLimited { .. } => (StatusCode::TOO_MANY_REQUESTS, "rate_limited"),
+            Self::TooManyFailures { .. } => (StatusCode::TOO_MANY_REQUESTS, "too_many_failures"),
+            Self::LimiterUnavailable => (StatusCode::SERVICE_UNAVAILABLE, "limiter_unavailable"),
+            Self::AuditUnavailable => (StatusCode::SERVICE_UNAVAILABLE, "audit_unavailable"),
+            Self::Internal => (StatusCode::INTERNAL_SERVER_ERROR, "internal_error"),
+            Self::BodyTooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "body_too_large"),
+            Self::NotJson => (StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type"),
+        }
+    }
+
+    /// The sentence for the caller.
+    fn message(self, language: Language) -> &'static str {
+        match self {
+            Self::NotFound => text!(
+                language,
+                "Nothing is served here. The MCP endpoint is /mcp."
             ),
-            Self::MethodNotAllowed => (
-                StatusCode::METHOD_NOT_ALLOWED,
-                "method_not_allowed",
-                "Use POST: this endpoint speaks MCP over Streamable HTTP and answers in JSON.",
+            Self::MethodNotAllowed => text!(
+                language,
+                "Use POST: this endpoint speaks MCP over Streamable HTTP and answers in JSON."
             ),
-            Self::OriginNotAllowed => (
-                StatusCode::FORBIDDEN,
-                "origin_not_allowed",
-                "Pages of this origin may not call this server.",
+            Self::OnlyRead => text!(
+                language,
+                "Use GET: this address is only read. The MCP endpoint is /mcp."
             ),
-            Self::Unauthorized => (
-                StatusCode::UNAUTHORIZED,
-                "unauthorized",
-                "A valid API key is needed: Authorization: Bearer <key>.",
+            Self::OriginNotAllowed => {
+                text!(language, "Pages of this origin may not call this server.")
+            }
+            Self::Unauthorized => text!(
+                language,
+                "A valid API key is needed: Authorization: Bearer <key>."
             ),
-            Self::InsufficientScope => (
-                StatusCode::FORBIDDEN,
-                "insufficient_scope",
-                "The access token lacks the scope `raglan`.",
+            Self::InsufficientScope => {
+                text!(language, "The access token lacks the scope `raglan`.")
+            }
+            Self::StoreUnavailable => text!(
+                language,
+                "The store cannot be reached right now. Your key may well be good: try again shortly."
             ),
-            Self::StoreUnavailable => (
-                StatusCode::SERVICE_UNAVAILABLE,
-                "temporarily_unavailable",
-                "The store cannot be reached right now. Your key may well be good: try again shortly.",
+            Self::RateLimited { .. } => text!(
+                language,
+                "This key calls too often. Wait as long as Retry-After says."
             ),
-            Self::RateLimited { .. } => (
-                StatusCode::TOO_MANY_REQUESTS,
-                "rate_limited",
-                "This key calls too often. Wait as long as Retry-After says.",
-            ),
-            Self::TooManyFailures { .. } => (
-                StatusCode::TOO_MANY_REQUESTS,
-                "too_many_failures",
+            Self::TooManyFailures { .. } => text!(
+                language,
                 "Too many requests without a valid key came from this address. Wait as long as \
-                 Retry-After says.",
+                 Retry-After says."
             ),
-            Self::LimiterUnavailable => (
-                StatusCode::SERVICE_UNAVAILABLE,
-                "limiter_unavailable",
-                "The limits of this key cannot be checked right now: try again shortly.",
+            Self::LimiterUnavailable => text!(
+                language,
+                "The limits of this key cannot be checked right now: try again shortly."
             ),
-            Self::BodyTooLarge => (
-                StatusCode::PAYLOAD_TOO_LARGE,
-                "body_too_large",
-                "The request body is larger than this server takes.",
+            Self::AuditUnavailable => text!(
+                language,
+                "This call cannot be recorded right now, and is not answered unrecorded: try again \
+                 shortly."
             ),
-            Self::NotJson => (
-                StatusCode::UNSUPPORTED_MEDIA_TYPE,
-                "unsupported_media_type",
-                "Send Content-Type: application/json.",
+            Self::Internal => text!(language, "Something went wrong here."),
+            Self::BodyTooLarge => text!(
+                language,
+                "The request body is larger than this server takes."
             ),
+            Self::NotJson => text!(language, "Send Content-Type: application/json."),
         }
     }
 
@@ -118,16 +140,28 @@ impl Refusal {
         self.parts().1
     }
 
+    /// The status of the answer.
+    #[must_use]
+    pub const fn status(self) -> StatusCode {
+        self.parts().0
+    }
+
     /// The answer where only keys are accepted.
     #[must_use]
-    pub fn reply(self, request_id: &str) -> Reply {
-        self.reply_with(request_id, None)
+    pub fn reply(self, language: Language, request_id: &str) -> Reply {
+        self.reply_with(language, request_id, None)
     }
 
     /// The answer. `oauth` is named in the challenge where access tokens are accepted.
     #[must_use]
-    pub fn reply_with(self, request_id: &str, oauth: Option<&OauthConfig>) -> Reply {
-        let (status, class, message) = self.parts();
+    pub fn reply_with(
+        self,
+        language: Language,
+        request_id: &str,
+        oauth: Option<&OauthConfig>,
+    ) -> Reply {
+        let (status, class) = self.parts();
+        let message = self.message(language);
         let mut body = json!({ "error": class, "message": message, "request_id": request_id });
         let challenge = self.challenge(oauth);
         if let Some(challenge) = &challenge {
@@ -140,6 +174,9 @@ impl Refusal {
             Self::MethodNotAllowed => {
                 headers.insert(ALLOW, HeaderValue::from_static("POST, OPTIONS"));
             }
+            Self::OnlyRead => {
+                headers.insert(ALLOW, HeaderValue::from_static("GET, HEAD, OPTIONS"));
+            }
             Self::RateLimited {
                 retry_after_seconds,
             }
@@ -148,7 +185,7 @@ impl Refusal {
             } => {
                 headers.insert(RETRY_AFTER, HeaderValue::from(retry_after_seconds));
             }
-            Self::StoreUnavailable | Self::LimiterUnavailable => {
+            Self::StoreUnavailable | Self::LimiterUnavailable | Self::AuditUnavailable => {
                 headers.insert(RETRY_AFTER, HeaderValue::from(STORE_RETRY_AFTER_SECONDS));
             }
             _ => {}

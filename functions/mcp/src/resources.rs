@@ -6,9 +6,9 @@ use raglan_core::ids;
 use raglan_core::tool::Tool;
 use raglan_guard::PassageInfo;
 use raglan_rag::backend::BackendError;
+use raglan_texts::text;
 
 use crate::cursor::CursorScope;
-use crate::tools::passages::{content_budget_bytes, cut_at_boundary};
 use crate::tools::{ToolCall, ToolError, knowledge_base};
 
 /// RFC 6570 template of a knowledge base's URI.
@@ -146,8 +146,7 @@ async fn read_document(
     let Some(document) = document else {
         return Ok(None);
     };
-    let budget = content_budget_bytes(call.services.max_result_bytes);
-    let shown = cut_at_boundary(&document.text, budget);
+    let shown = call.services.max_result.beginning_of(&document.text);
     let nonce = ids::random_hex::<8>(call.services.random.as_ref())?;
     let source = PassageInfo {
         source: &document.title,
@@ -155,7 +154,11 @@ async fn read_document(
     };
     let mut text = call.services.guard.isolate(&source, shown, &nonce).text;
     if shown.len() < document.text.len() {
-        text.push_str("\n[The document goes on; use retrieve to find passages in the rest.]");
+        text.push('\n');
+        text.push_str(text!(
+            call.services.language,
+            "[The document goes on; use retrieve to find passages in the rest.]"
+        ));
     }
     Ok(Some(Content {
         mime_type: "text/plain",

@@ -6,6 +6,7 @@ use raglan_core::clock::SystemClock;
 use raglan_core::random::SystemRandom;
 use raglan_store::AwsClients;
 use raglan_telemetry::log;
+use raglan_telemetry::metrics::{self, StandardOutput};
 use raglan_telemetry::settings::BadSettings;
 
 use crate::app::App;
@@ -19,6 +20,9 @@ use crate::config::Config;
 pub async fn app_from_environment() -> Result<App, BadSettings> {
     let config = Config::from_lookup(|name| std::env::var(name).ok())?;
     log::install(config.log_level);
+    metrics::install(Box::new(StandardOutput {
+        function_name: std::env::var("AWS_LAMBDA_FUNCTION_NAME").unwrap_or_else(|_| "mcp".into()),
+    }));
     let clients = AwsClients::from_environment().await;
     let backends = Backends::from_config(&config);
     Ok(App::new(

@@ -1,14 +1,24 @@
 //! The audit event: who asked what, with which key, and what was decided; and who changed what about
 //! keys and knowledge bases.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Timestamp;
 
-/// The version of the event's schema; it rises when a field changes its meaning or goes away.
-pub const SCHEMA_VERSION: u32 = 1;
+pub mod privacy;
+
+/// The version of the event's schema, `docs/audit-event.schema.json`; it rises when a field changes its
+/// meaning or goes away. Version 2 added [`EventPhase`]: before, every event was an outcome.
+pub const SCHEMA_VERSION: u32 = 2;
+
+/// Largest event as JSON, in bytes. It fits SQS (1 MiB), a DynamoDB item (400 KB) with what the table
+/// adds, and, escaped once more, one entry of CloudWatch Logs (1 MB).
+pub const MAX_EVENT_BYTES: usize = 200_000;
+
+/// So many knowledge bases are named in an event.
+pub const MAX_KNOWLEDGE_BASES: usize = 500;
 
 /// How long events are kept, when nothing else is configured.
 pub const DEFAULT_RETENTION_DAYS: u32 = 400;
@@ -42,6 +52,28 @@ impl Decision {
             Self::Denied => "denied",
             Self::Unauthenticated => "unauthenticated",
             Self::Limited => "limited",
+        }
+    }
+}
+
+/// Which part of a decision an event is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EventPhase {
+    /// The call is about to be made. An intent without an outcome is a call that may have been made.
+    Intent,
+    /// The call was answered, or refused.
+    #[default]
+    Outcome,
+}
+
+impl EventPhase {
+    /// The name on the wire.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Intent => "intent",
+            Self::Outcome => "outcome",
         }
     }
 }
@@ -93,11 +125,21 @@ pub struct AuditEvent {
     pub event_id: String,
     /// When the request came.
     pub at: Timestamp,
-    /// The request's id, as the caller was told it.
+    /// The request's id, as the caller was told it. It joins intents and outcomes.
     pub request_id: String,
+    /// Intent or outcome. Events before version 2 are outcomes.
+    #[serde(default)]
+    pub phase: EventPhase,
+    /// For an element of a batch: its place in it, counted from 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch_element: Option<u32>,
+    /// The trace that the request belongs to (W3C Trace Context), 32 hexadecimal digits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace_id: Option<String>,
     /// The decision.
     pub decision: Decision,
-    /// HTTP status of the answer; 0 for a change by the command line, which nobody asked over HTTP.
+    /// HTTP status of the answer; 0 for an intent, and for a change by the command line, which nobody
+    /// asked over HTTP.
     pub http_status: u16,
     /// The MCP method, as far as the request could be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -128,10 +170,11 @@ pub struct AuditEvent {
     pub error_class: Option<String>,
     /// From the request's arrival to the answer.
     pub duration_ms: u64,
-    /// The call's arguments as JSON text, cut. For a change by the command line what it changes.
+    /// The call's arguments as JSON text, as [`privacy`] keeps them. For a change by the command line
+    /// what it changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parameters: Option<String>,
-    /// Size of the arguments before they were cut.
+    /// Size of the arguments as JSON, before anything was hidden or cut.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub params_bytes: Option<u64>,
     /// The knowledge bases that were asked.
@@ -143,6 +186,9 @@ pub struct AuditEvent {
     /// What the guard found, by rule.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub guard_findings: BTreeMap<String, u64>,
+    /// The fields that hold less than there was: `parameters`, `knowledge_bases`.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub cut: BTreeSet<String>,
     /// Only for a change by the command line: who changes what.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub administration: Option<Administration>,
@@ -164,7 +210,32 @@ impl AuditEvent {
             .unwrap_or("none");
         format!("{key}#{}", self.at.day())
     }
+
+    /// The event, so that it is at most [`MAX_EVENT_BYTES`] long: everything else in it is bounded where
+    /// it comes from.
+    #[must_use]
+    pub fn bounded(mut self) -> Self {
+        if self.knowledge_bases.len() > MAX_KNOWLEDGE_BASES {
+            self.knowledge_bases.truncate(MAX_KNOWLEDGE_BASES);
+            self.cut.insert("knowledge_bases".to_owned());
+        }
+        let size_bytes = serde_json::to_vec(&self).map_or(0, |json| json.len());
+        if let (Some(excess), Some(text)) =
+            (size_bytes.checked_sub(MAX_EVENT_BYTES), &self.parameters)
+            && excess > 0
+        {
+            // A byte of the text is at least a byte of the event.
+            let room = text.len().saturating_sub(excess + CUT_MARK_BYTES);
+            let kept = text.floor_char_boundary(room);
+            self.parameters = Some(format!("{}…", &text[..kept]));
+            self.cut.insert("parameters".to_owned());
+        }
+        self
+    }
 }
+
+/// Room for the ellipsis and for the mention in [`AuditEvent::cut`].
+const CUT_MARK_BYTES: usize = 40;
 
 /// The first `max_chars` characters, never half of one; what was cut ends in `…`.
 #[must_use]
@@ -180,6 +251,43 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    fn smallest() -> AuditEvent {
+        let json = serde_json::json!({
+            "schema_version": 1, "event_id": "e", "at": "2026-11-30T08:15:00.000Z",
+            "request_id": "r", "decision": "allowed", "http_status": 200, "duration_ms": 3,
+        });
+        serde_json::from_value(json).unwrap()
+    }
+
+    #[test]
+    fn an_event_of_version_1_is_an_outcome() {
+        assert_eq!(smallest().phase, EventPhase::Outcome);
+        for phase in [EventPhase::Intent, EventPhase::Outcome] {
+            assert_eq!(serde_json::to_value(phase).unwrap(), phase.name());
+        }
+    }
+
+    #[test]
+    fn an_event_of_usual_size_is_not_cut() {
+        let event = AuditEvent {
+            parameters: Some("x".repeat(MAX_EVENT_BYTES / 2)),
+            knowledge_bases: vec!["kb".to_owned(); MAX_KNOWLEDGE_BASES],
+            ..smallest()
+        };
+        assert_eq!(event.clone().bounded(), event);
+    }
+
+    #[test]
+    fn more_knowledge_bases_than_fit_are_left_out_and_marked() {
+        let event = AuditEvent {
+            knowledge_bases: vec!["k".repeat(64); MAX_KNOWLEDGE_BASES + 1],
+            ..smallest()
+        };
+        let event = event.bounded();
+        assert_eq!(event.knowledge_bases.len(), MAX_KNOWLEDGE_BASES);
+        assert_eq!(event.cut, BTreeSet::from(["knowledge_bases".to_owned()]));
+    }
 
     #[test]
     fn text_is_cut_between_characters_and_marked() {
@@ -206,6 +314,7 @@ mod tests {
         });
         let event = read(&change).unwrap();
         assert_eq!(event.partition(), "kb:handbook#2026-11-30");
+        change["phase"] = "outcome".into();
         assert_eq!(serde_json::to_value(&event).unwrap(), change);
         change["key_id"] = "key-1".into();
         assert_eq!(read(&change).unwrap().partition(), "key-1#2026-11-30");
@@ -227,6 +336,27 @@ mod tests {
             Decision::Limited,
         ] {
             assert_eq!(serde_json::to_value(decision).unwrap(), decision.name());
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+
+        #[test]
+        fn whatever_is_in_an_event_it_fits_and_what_was_cut_is_marked(
+            part in any::<String>(), bytes in 0_usize..600_000, count in 0_usize..1_200,
+        ) {
+            let text = part.repeat(bytes / part.len().max(1));
+            let event = AuditEvent {
+                parameters: Some(text.clone()),
+                knowledge_bases: vec!["k".repeat(64); count],
+                ..smallest()
+            };
+            let event = event.bounded();
+            prop_assert!(serde_json::to_vec(&event).unwrap().len() <= MAX_EVENT_BYTES);
+            let kept = event.parameters.unwrap();
+            prop_assert_eq!(kept != text, event.cut.contains("parameters"));
+            prop_assert!(text.starts_with(kept.strip_suffix('…').unwrap_or(&kept)));
         }
     }
 

@@ -28,6 +28,14 @@ pub fn random_hex<const LENGTH: usize>(random: &dyn Random) -> Result<String, Ra
     Ok(to_hex(&bytes))
 }
 
+/// A new identifier of a key: `key-` and twelve hexadecimal digits; not secret.
+///
+/// # Errors
+/// [`RandomUnavailable`] when there are no random bytes.
+pub fn key_id(random: &dyn Random) -> Result<String, RandomUnavailable> {
+    Ok(format!("key-{}", random_hex::<6>(random)?))
+}
+
 /// Lower-case hexadecimal.
 #[must_use]
 pub fn to_hex(bytes: &[u8]) -> String {

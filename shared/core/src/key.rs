@@ -116,6 +116,9 @@ impl fmt::Debug for PlainKey {
     }
 }
 
+/// Begins the fingerprints of records that belong to an OAuth subject and to no key.
+pub(crate) const SUBJECT_FINGERPRINT_PREFIX: &str = "oauth:";
+
 /// SHA-256 of a whole key, 64 lower-case hexadecimal digits.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -140,6 +143,12 @@ impl KeyHash {
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// What people recognise the grant record of an OAuth subject by: no key has such a fingerprint.
+    #[must_use]
+    pub fn subject_fingerprint(&self) -> String {
+        format!("{SUBJECT_FINGERPRINT_PREFIX}{}", &self.0[..12])
     }
 
     /// The first twelve digits: enough to see that two refused requests used the same key.

@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::access::{Grant, Scope};
+use crate::audit::privacy::TextPolicy;
 use crate::catalog::KnowledgeBaseId;
 use crate::clock::Timestamp;
-use crate::key::KeyHash;
+use crate::key::{KeyHash, SUBJECT_FINGERPRINT_PREFIX};
 use crate::tool::Tool;
 
 /// A key's record. The key itself is not in it: [`KeyRecord::key_hash`] is all that is kept.
@@ -63,6 +64,10 @@ pub struct KeyRecord {
     /// Calls per day (UTC) and tool; a tool that is not named takes the deployment's default.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub daily_quotas: BTreeMap<String, u64>,
+    /// What the audit trail keeps of the words of this key's callers; `None` takes the deployment's
+    /// default. What this version does not know is [`TextPolicy::Drop`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub audit_text: Option<TextPolicy>,
 }
 
 /// How a key's knowledge bases are named.
@@ -107,6 +112,44 @@ pub enum Standing {
 }
 
 impl KeyRecord {
+    /// The record of a system key that works from `now` on and has no right yet: no tool, no knowledge
+    /// base; no end, and the deployment's limits.
+    #[must_use]
+    pub const fn without_rights(
+        key_hash: KeyHash,
+        fingerprint: String,
+        key_id: String,
+        name: String,
+        now: Timestamp,
+    ) -> Self {
+        Self {
+            key_hash,
+            key_id,
+            name,
+            fingerprint,
+            owner: None,
+            tools: BTreeSet::new(),
+            scope: ScopeKind::None,
+            kb_ids: BTreeSet::new(),
+            enabled: true,
+            created_at: now,
+            expires_at: None,
+            revoked_at: None,
+            last_used_at: None,
+            replaced_by: None,
+            grace_ends_at: None,
+            rate_limit: None,
+            daily_quotas: BTreeMap::new(),
+            audit_text: None,
+        }
+    }
+
+    /// Whether the record says what an OAuth subject may do, and belongs to no key.
+    #[must_use]
+    pub fn is_of_subject(&self) -> bool {
+        self.fingerprint.starts_with(SUBJECT_FINGERPRINT_PREFIX)
+    }
+
     /// Whether the key works at `now`.
     ///
     /// # Errors
@@ -173,25 +216,31 @@ mod tests {
 
     fn record() -> KeyRecord {
         let key = PlainKey::generate(&SequenceRandom::seeded(1)).unwrap();
+        let (id, name) = ("key-1".to_owned(), "test".to_owned());
         KeyRecord {
-            key_hash: key.hash(),
-            key_id: "key-1".to_owned(),
-            name: "test".to_owned(),
-            fingerprint: key.fingerprint(),
-            owner: None,
             tools: BTreeSet::from([Tool::Retrieve]),
             scope: ScopeKind::All,
-            kb_ids: BTreeSet::new(),
-            enabled: true,
-            created_at: NOW.plus_seconds(-100),
-            expires_at: None,
-            revoked_at: None,
-            last_used_at: None,
-            replaced_by: None,
-            grace_ends_at: None,
-            rate_limit: None,
-            daily_quotas: BTreeMap::new(),
+            ..KeyRecord::without_rights(
+                key.hash(),
+                key.fingerprint(),
+                id,
+                name,
+                NOW.plus_seconds(-100),
+            )
         }
+    }
+
+    #[test]
+    fn a_record_without_rights_permits_no_tool_and_reaches_no_knowledge_base() {
+        let key = PlainKey::generate(&SequenceRandom::seeded(1)).unwrap();
+        let (id, name) = ("key-1".to_owned(), "test".to_owned());
+        let record = KeyRecord::without_rights(key.hash(), key.fingerprint(), id, name, NOW);
+        assert_eq!(record.check(NOW), Ok(()));
+        let grant = record.grant();
+        for tool in Tool::ALL {
+            assert!(grant.permit_tool(tool).is_err(), "{tool}");
+        }
+        assert_eq!(grant.scope, Scope::None);
     }
 
     #[test]
@@ -279,10 +328,14 @@ mod tests {
         assert_eq!(key.grant().scope, Scope::None);
         assert_eq!(key.tools, BTreeSet::from([Tool::Retrieve]));
 
+        assert_eq!(key.audit_text, None);
+
         odd["scope"] = "list".into();
+        odd["audit_text"] = "shout".into();
         let key: KeyRecord = serde_json::from_value(odd).unwrap();
         let only = KnowledgeBaseId::parse("ok").unwrap();
         assert_eq!(key.grant().scope, Scope::List(BTreeSet::from([only])));
+        assert_eq!(key.audit_text, Some(TextPolicy::Drop));
     }
 
     #[test]
@@ -295,6 +348,7 @@ mod tests {
                 burst: 10,
             }),
             daily_quotas: BTreeMap::from([("ask".to_owned(), 100)]),
+            audit_text: Some(TextPolicy::Hash),
             ..record()
         };
         let text = serde_json::to_string(&full).unwrap();

@@ -106,6 +106,7 @@ pub(crate) mod tests {
             grace_ends_at: None,
             rate_limit: None,
             daily_quotas: BTreeMap::from([("ask".to_owned(), 5)]),
+            audit_text: None,
         }
     }
 

@@ -70,6 +70,12 @@ pub enum NotRotatable {
     /// would work, so a rotation would undo what somebody switched off.
     #[error("only a key that works can be rotated ({0})")]
     NotWorking(Standing),
+    /// It is what an OAuth subject may do: access tokens are renewed by their issuer.
+    #[error(
+        "this is the grant record of an OAuth subject, which has no key to rotate: its tokens come from \
+         their issuer; change its grants, disable or revoke it instead"
+    )]
+    OfSubject,
     /// It was rotated already: its successor is the one to rotate.
     #[error("it was replaced by {by} already: rotate that one")]
     AlreadyReplaced {
@@ -89,6 +95,9 @@ pub fn rotate(
     grace: Grace,
     now: Timestamp,
 ) -> Result<Rotation, NotRotatable> {
+    if old.is_of_subject() {
+        return Err(NotRotatable::OfSubject);
+    }
     old.check(now).map_err(NotRotatable::NotWorking)?;
     if let Some(by) = &old.replaced_by {
         return Err(NotRotatable::AlreadyReplaced { by: by.clone() });

@@ -126,7 +126,7 @@ pub struct Finding {
     pub rule: Rule,
     /// How serious it is; always [`Rule::severity`] of `rule`.
     pub severity: Severity,
-    /// What was recognised in the first match, as a short English phrase.
+    /// What was recognised in the first match, as a short phrase in the language of the guard.
     pub detail: String,
     /// The first match in its neutralised form, cut to [`Finding::MATCHED_CHARS`] characters.
     pub matched: String,

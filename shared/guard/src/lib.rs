@@ -27,10 +27,11 @@ mod summary;
 mod tokens;
 mod unit;
 
+use raglan_texts::Language;
 use serde::Serialize;
 
 pub use finding::{Finding, Rule, Severity};
-pub use summary::{NOTICE, SecuritySummary};
+pub use summary::SecuritySummary;
 
 /// Lines with more characters than this are folded.
 pub const OVERLONG_LINE_CHARS: usize = 4_000;
@@ -42,6 +43,8 @@ pub struct GuardOptions {
     pub enabled: bool,
     /// On: [`Guarded::raw`] carries the original next to the guarded text. For debugging only.
     pub include_raw: bool,
+    /// The language of what the guard says itself.
+    pub language: Language,
 }
 
 impl Default for GuardOptions {
@@ -49,6 +52,7 @@ impl Default for GuardOptions {
         Self {
             enabled: true,
             include_raw: false,
+            language: Language::English,
         }
     }
 }
@@ -103,7 +107,7 @@ impl Guard {
     #[must_use]
     pub fn sanitize(&self, text: &str) -> Guarded {
         let (rewritten, findings) = if self.options.enabled {
-            scan::guard(text)
+            scan::guard(text, self.options.language)
         } else {
             (None, Vec::new())
         };
@@ -124,7 +128,7 @@ impl Guard {
         let mut guarded = self.sanitize(text);
         if self.options.enabled {
             let source = self.sanitize(passage.source).text;
-            guarded.text = envelope::wrap(&guarded, passage, &source, nonce);
+            guarded.text = envelope::wrap(&guarded, passage, &source, nonce, self.options.language);
         }
         guarded
     }

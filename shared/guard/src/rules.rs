@@ -68,6 +68,8 @@ pub(crate) use tables::*;
 
 #[cfg(test)]
 mod tests {
+    use raglan_texts::Language;
+
     use super::*;
     use crate::scan::guard;
 
@@ -75,7 +77,7 @@ mod tests {
     fn every_example_is_found_by_its_rule_and_no_counter_example_is() {
         let mut wrong = Vec::new();
         for (id, rule, text, expected) in EXAMPLES {
-            let (_, findings) = guard(text);
+            let (_, findings) = guard(text, Language::English);
             if findings.iter().any(|finding| finding.rule == *rule) != *expected {
                 let found: Vec<_> = findings
                     .iter()

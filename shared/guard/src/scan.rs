@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
+use raglan_texts::{Language, translated};
+
 use crate::encoded;
 use crate::invisible::unexpected;
 use crate::markup::{self, Escape};
@@ -22,13 +24,13 @@ const MAX_SETTLED_BYTES: usize = 64 * 1024;
 const MAX_ROUNDS: usize = 8;
 
 /// Neutralises `text`; gives `None` for the text when it stays as it is.
-pub(crate) fn guard(text: &str) -> (Option<String>, Vec<Finding>) {
-    let (mut out, findings) = guard_once(text);
+pub(crate) fn guard(text: &str, language: Language) -> (Option<String>, Vec<Finding>) {
+    let (mut out, findings) = guard_once(text, language);
     for _ in 0..MAX_ROUNDS {
         let again = out
             .as_deref()
             .filter(|out| out.len() <= MAX_SETTLED_BYTES)
-            .map(guard_once);
+            .map(|out| guard_once(out, language));
         match again {
             Some((Some(next), _)) if out.as_ref() != Some(&next) => out = Some(next),
             _ => break,
@@ -37,7 +39,7 @@ pub(crate) fn guard(text: &str) -> (Option<String>, Vec<Finding>) {
     (out, findings)
 }
 
-fn guard_once(text: &str) -> (Option<String>, Vec<Finding>) {
+fn guard_once(text: &str, language: Language) -> (Option<String>, Vec<Finding>) {
     let mut report = Report::default();
     let mut edits = Vec::new();
     let mut marked: Vec<Range<usize>> = Vec::new();
@@ -103,7 +105,7 @@ fn guard_once(text: &str) -> (Option<String>, Vec<Finding>) {
         report.count(Rule::OverlongLine, *count);
     }
     let out = folded.map(|(folded, ..)| folded).or(rewritten);
-    (out, report.findings(text))
+    (out, report.findings(text, language))
 }
 
 /// The span and the quotes around it: marks inside a JSON string would leave the JSON as it is.
@@ -317,7 +319,7 @@ impl Report {
         }
     }
 
-    fn findings(self, text: &str) -> Vec<Finding> {
+    fn findings(self, text: &str, language: Language) -> Vec<Finding> {
         let mut findings: Vec<Finding> = self
             .entries
             .into_iter()
@@ -330,7 +332,7 @@ impl Report {
                 Finding {
                     rule: entry.rule,
                     severity: entry.rule.severity(),
-                    detail: entry.detail.to_owned(),
+                    detail: translated(language, entry.detail).to_owned(),
                     matched: excerpt(matched, Finding::MATCHED_CHARS),
                     count,
                     span: entry.first,

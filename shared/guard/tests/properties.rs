@@ -232,7 +232,7 @@ proptest! {
 
     #[test]
     fn switched_off_the_text_is_verbatim(text in text()) {
-        let guard = Guard::new(GuardOptions { enabled: false, include_raw: false });
+        let guard = Guard::new(GuardOptions { enabled: false, ..GuardOptions::default() });
         let passage = PassageInfo { source: "s", chunk_index: 0 };
         prop_assert_eq!(&guard.isolate(&passage, &text, "n").text, &text);
     }

@@ -1,4 +1,5 @@
-//! Measures the embedded index on a retrieval set: nDCG@10, Recall@10, time per query.
+//! Measures the embedded index on a retrieval set: quality, time per query, memory. For an index that
+//! answers already there is `raglan eval`.
 //!
 //! Usage: `cargo run --release -p raglan-ingest --example evaluate -- SET.json`, where the set is
 //! `{"docs": [{"id", "title", "text"}], "qs": [{"q", "rel": {"<id>": gain}}]}`. Documents are one
@@ -9,7 +10,7 @@
     reason = "the numbers are what this program is for"
 )]
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use raglan_core::catalog::KnowledgeBaseId;
@@ -18,6 +19,7 @@ use raglan_ingest::build::index_documents;
 use raglan_rag::backend::{Backend as _, Document, EngineCall, Filters, RetrieveRequest};
 use raglan_rag::embedded::EmbeddedBackend;
 use raglan_rag::embedded::writer::{NewDocument, NewPassage};
+use raglan_rag::evaluation::{mean, score};
 use serde::Deserialize;
 
 const CUT: usize = 10;
@@ -38,7 +40,7 @@ struct SetDocument {
 #[derive(Deserialize)]
 struct SetQuery {
     q: String,
-    rel: HashMap<String, f64>,
+    rel: BTreeMap<String, f64>,
 }
 
 type AnyError = Box<dyn std::error::Error>;
@@ -69,7 +71,7 @@ async fn main() -> Result<(), AnyError> {
     engine.describe(kb_id.as_str(), &call).await?;
     println!("opened in {:?}", started.elapsed());
 
-    let (mut asked, mut gain, mut found) = (0.0, 0.0, 0.0);
+    let mut scores = Vec::new();
     let mut times = Vec::new();
     for query in &set.qs {
         let request = RetrieveRequest {
@@ -81,26 +83,26 @@ async fn main() -> Result<(), AnyError> {
         let started = Instant::now();
         let retrieval = engine.retrieve(kb_id.as_str(), &request, &call).await?;
         times.push(started.elapsed());
-        let ids: Vec<String> = retrieval
-            .passages
-            .into_iter()
-            .map(|p| p.document_id)
-            .collect();
-        asked += 1.0;
-        gain += ndcg(&ids, &query.rel);
-        found += recall(&ids, &query.rel);
+        let ranking = retrieval.passages.iter().map(|p| p.document_id.as_str());
+        scores.push(score(ranking, &query.rel, CUT));
     }
     times.sort();
+    let means = mean(&scores);
     println!(
-        "{asked} queries: nDCG@10 {:.4}, Recall@10 {:.4}",
-        gain / asked,
-        found / asked
+        "{} queries: nDCG@10 {:.4}, Recall@10 {:.4}, MRR {:.4}",
+        scores.len(),
+        means.ndcg_at_10,
+        means.recall_at_k,
+        means.reciprocal_rank
     );
     println!(
         "p50 {:?}, p99 {:?}",
         times[times.len() / 2],
         times[times.len() * 99 / 100]
     );
+    if let Some(mib) = peak_memory_mib() {
+        println!("peak memory {mib} MiB, of it the set itself and the build");
+    }
     Ok(())
 }
 
@@ -129,30 +131,12 @@ fn new_document(document: &SetDocument, now: raglan_core::clock::Timestamp) -> N
     }
 }
 
-/// Normalised discounted cumulative gain (Järvelin and Kekäläinen 2002) of the first ten.
-fn ndcg(ids: &[String], relevant: &HashMap<String, f64>) -> f64 {
-    let dcg = |gains: &mut dyn Iterator<Item = f64>| -> f64 {
-        gains
-            .take(CUT)
-            .zip(2_u32..)
-            .map(|(gain, rank)| gain / f64::from(rank).log2())
-            .sum()
-    };
-    let mut best: Vec<f64> = relevant.values().copied().collect();
-    best.sort_by(|a, b| b.total_cmp(a));
-    let ideal = dcg(&mut best.into_iter());
-    let found = dcg(&mut ids
-        .iter()
-        .map(|id| relevant.get(id).copied().unwrap_or(0.0)));
-    if ideal > 0.0 { found / ideal } else { 0.0 }
-}
-
-/// The share of the relevant documents that are among the first ten.
-fn recall(ids: &[String], relevant: &HashMap<String, f64>) -> f64 {
-    let share = 1.0 / relevant.values().map(|_| 1.0).sum::<f64>().max(1.0);
-    ids.iter()
-        .take(CUT)
-        .filter(|id| relevant.contains_key(*id))
-        .map(|_| share)
-        .sum()
+/// The largest part of memory that the process had at once, in MiB; Linux only.
+fn peak_memory_mib() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kib: u64 = line.trim().trim_end_matches(" kB").parse().ok()?;
+    Some(kib >> 10)
 }

@@ -1,6 +1,6 @@
 //! Builds an index from a folder and publishes it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
@@ -8,20 +8,15 @@ use std::path::{Path, PathBuf};
 
 use raglan_core::catalog::KnowledgeBaseId;
 use raglan_core::clock::{Clock, Timestamp};
-use raglan_core::ids::to_hex;
-use raglan_guard::Guard;
-use raglan_rag::backend::Document;
 use raglan_rag::embedded::layout;
-use raglan_rag::embedded::writer::{IndexWriter, NewDocument, NewPassage, WriteError};
+use raglan_rag::embedded::writer::{IndexWriter, NewDocument, WriteError};
+use raglan_texts::{process_language, text};
 use sha2::{Digest as _, Sha256};
 
+use crate::document::{DocumentReader, short_hex};
+use crate::known::{Known, Records, file_system_time_ns};
 use crate::publication::{Publication, StartError};
-use crate::readers::{self, Content};
-use crate::source::{FailedFile, SourceFile, scan};
-use crate::split::split;
-
-/// Larger files are reported and left out.
-const FILE_MAX_BYTES: u64 = 50 << 20;
+use crate::source::{FailedFile, Source, scan};
 
 /// What to index.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,6 +27,20 @@ pub struct IndexOptions {
     pub index_root: PathBuf,
     /// The knowledge base.
     pub kb_id: KnowledgeBaseId,
+    /// Which files are read.
+    pub reading: Reading,
+}
+
+/// Which files are read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Reading {
+    /// Those that have changed since the index that answers now was built; the passages of the others
+    /// are taken over from it. A file has changed when its size or one of its times has, and then when
+    /// its bytes have.
+    #[default]
+    Changed,
+    /// All of them.
+    All,
 }
 
 /// How far the work has come. After the last document the index is written and published.
@@ -58,6 +67,8 @@ pub struct IndexReport {
     pub documents: u64,
     /// Number of passages.
     pub chunks: u64,
+    /// Number of documents whose passages were taken over, because the file has not changed.
+    pub unchanged: u64,
     /// Number of files that were passed over: hidden, of an unknown kind, or links out of the folder.
     pub skipped: u64,
     /// Documents that could not be taken in, ordered by file name.
@@ -83,7 +94,15 @@ pub struct MarkedFile {
 #[derive(Debug, thiserror::Error)]
 pub enum IndexError {
     /// The folder does not exist or cannot be listed.
-    #[error("the folder {path} cannot be read: {source}")]
+    #[error(
+        "{}",
+        text!(
+            process_language(),
+            "the folder {path} cannot be read: {source}",
+            path = path.display(),
+            source = .source
+        )
+    )]
     Source {
         /// The folder.
         path: PathBuf,
@@ -92,7 +111,13 @@ pub enum IndexError {
     },
     /// There are no documents in the folder.
     #[error(
-        "there are no documents in {path} (Markdown, text, HTML or PDF; other files: {skipped})"
+        "{}",
+        text!(
+            process_language(),
+            "there are no documents in {path} (Markdown, text, HTML or PDF; other files: {skipped})",
+            path = path.display(),
+            skipped = .skipped
+        )
     )]
     NoDocuments {
         /// The folder.
@@ -101,7 +126,16 @@ pub enum IndexError {
         skipped: u64,
     },
     /// There are documents, and none of them can be read.
-    #[error("none of the {} documents in {path} can be read; the first: {}", failed.len(), first(failed))]
+    #[error(
+        "{}",
+        text!(
+            process_language(),
+            "none of the {count} documents in {path} can be read; the first: {first}",
+            count = failed.len(),
+            path = path.display(),
+            first = first(failed)
+        )
+    )]
     NothingReadable {
         /// The folder.
         path: PathBuf,
@@ -109,13 +143,28 @@ pub enum IndexError {
         failed: Vec<FailedFile>,
     },
     /// Another process builds the index of this knowledge base.
-    #[error("another process is building the index of {0}; try again when it has ended")]
+    #[error(
+        "{}",
+        text!(
+            process_language(),
+            "another process is building the index of {kb_id}; try again when it has ended",
+            kb_id = .0
+        )
+    )]
     Busy(KnowledgeBaseId),
     /// The index could not be written.
     #[error(transparent)]
     Write(#[from] WriteError),
     /// The finished index could not be put in its place, or the folder not be prepared.
-    #[error("cannot write in {path}: {source}")]
+    #[error(
+        "{}",
+        text!(
+            process_language(),
+            "cannot write in {path}: {source}",
+            path = path.display(),
+            source = .source
+        )
+    )]
     Publish {
         /// The knowledge base's folder.
         path: PathBuf,
@@ -131,7 +180,8 @@ fn first(failed: &[FailedFile]) -> String {
         .unwrap_or_default()
 }
 
-/// Reads every document below a folder, builds an index of them and makes it the one that answers.
+/// Builds an index of every document below a folder and makes it the one that answers. Whether files
+/// were read or their passages taken over makes no difference to the result.
 ///
 /// A document that cannot be read is reported and left out. The new index is complete before it
 /// takes the old one's place in one step; when the work is interrupted, the old one answers on. The
@@ -150,6 +200,18 @@ pub fn index_folder(
         path: path.clone(),
         source,
     })?;
+    index_source(source, options, clock.now(), &file_system_time_ns, progress)
+}
+
+/// `time_ns` tells the file system's time from a folder that was just made.
+fn index_source(
+    source: Source,
+    options: &IndexOptions,
+    now: Timestamp,
+    time_ns: &dyn Fn(&Path) -> i64,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<IndexReport, IndexError> {
+    let path = &options.source_dir;
     if source.files.is_empty() && source.failed.is_empty() {
         return Err(IndexError::NoDocuments {
             path: path.clone(),
@@ -160,27 +222,28 @@ pub fn index_folder(
         files: source.files.len(),
     });
 
-    let now = clock.now();
-    let known = known_since(&layout::knowledge_base_dir(
-        &options.index_root,
-        &options.kb_id,
-    ));
+    let directory = layout::knowledge_base_dir(&options.index_root, &options.kb_id);
+    let known = match options.reading {
+        Reading::Changed => Known::open(&directory),
+        Reading::All => Known::open(&directory).without_passages(),
+    };
+    let mut generation = NewGeneration::start(directory, &options.kb_id)?;
+    let mut reader = DocumentReader::new(&known, time_ns(generation.folder()), now);
     let mut failed = source.failed;
-    let documents = (1..).zip(&source.files).map(|(done, file)| {
-        let content = read_file(file);
+    for (done, file) in (1..).zip(&source.files) {
+        let (document, reason) = reader.document(file);
+        generation.add(document)?;
+        failed.extend(reason.map(|reason| FailedFile {
+            filename: file.filename.clone(),
+            reason,
+        }));
         progress(Progress::Read {
             filename: file.filename.clone(),
             done,
         });
-        let document = new_document(file, content.as_ref().ok(), &known, now);
-        if let Err(reason) = content {
-            failed.push(FailedFile {
-                filename: file.filename.clone(),
-                reason,
-            });
-        }
-        document
-    });
+    }
+    failed.sort_by(|a, b| a.filename.cmp(&b.filename));
+    generation.keep(&reader.records)?;
     // The folder's name only: callers are told where documents come from, not how a disk is laid out.
     let name = fs::canonicalize(path)
         .ok()
@@ -189,11 +252,10 @@ pub fn index_folder(
         .iter()
         .map(|name| name.to_string_lossy().into_owned())
         .collect();
-    let report = index_documents(&options.index_root, &options.kb_id, sources, documents, now)?;
-    failed.sort_by(|a, b| a.filename.cmp(&b.filename));
-    match report {
+    match generation.publish(sources, now)? {
         Some(report) => Ok(IndexReport {
             skipped: source.skipped,
+            unchanged: reader.unchanged,
             failed,
             ..report
         }),
@@ -217,166 +279,102 @@ pub fn index_documents(
     now: Timestamp,
 ) -> Result<Option<IndexReport>, IndexError> {
     let directory = layout::knowledge_base_dir(index_root, kb_id);
-    let failed = |source| IndexError::Publish {
-        path: directory.clone(),
-        source,
-    };
-    let publication = Publication::start(&directory).map_err(|error| match error {
-        StartError::Busy => IndexError::Busy(kb_id.clone()),
-        StartError::Io(source) => failed(source),
-    })?;
-    let mut digest = Sha256::new();
-    digest.update(now.epoch_ms().to_be_bytes());
-    let mut writer = IndexWriter::create(publication.folder())?;
-    let mut marked = Vec::new();
+    let mut generation = NewGeneration::start(directory, kb_id)?;
     for document in documents {
-        if !document.document.guard_findings.is_empty() {
-            marked.push(MarkedFile {
-                filename: document.document.filename.clone(),
-                findings: document.document.guard_findings.clone(),
+        generation.add(document)?;
+    }
+    generation.publish(sources, now)
+}
+
+/// A generation that is being written beside the one that answers.
+struct NewGeneration<'a> {
+    directory: PathBuf,
+    kb_id: &'a KnowledgeBaseId,
+    publication: Publication,
+    writer: IndexWriter,
+    content: Sha256,
+    marked: Vec<MarkedFile>,
+}
+
+impl<'a> NewGeneration<'a> {
+    fn start(directory: PathBuf, kb_id: &'a KnowledgeBaseId) -> Result<Self, IndexError> {
+        let publication = Publication::start(&directory).map_err(|error| match error {
+            StartError::Busy => IndexError::Busy(kb_id.clone()),
+            StartError::Io(source) => IndexError::Publish {
+                path: directory.clone(),
+                source,
+            },
+        })?;
+        Ok(Self {
+            writer: IndexWriter::create(publication.folder())?,
+            directory,
+            kb_id,
+            publication,
+            content: Sha256::new(),
+            marked: Vec::new(),
+        })
+    }
+
+    fn folder(&self) -> &Path {
+        self.publication.folder()
+    }
+
+    fn add(&mut self, new: NewDocument) -> Result<(), IndexError> {
+        let document = &new.document;
+        if !document.guard_findings.is_empty() {
+            self.marked.push(MarkedFile {
+                filename: document.filename.clone(),
+                findings: document.guard_findings.clone(),
             });
         }
-        digest.update(&document.document.id);
-        for passage in &document.passages {
-            digest.update(&passage.id);
+        self.content.update(&document.id);
+        for passage in &new.passages {
+            self.content.update(&passage.id);
         }
-        writer.add(document)?;
+        Ok(self.writer.add(new)?)
     }
-    if writer.is_empty() {
-        return Ok(None);
-    }
-    let manifest = writer.finish(kb_id, sources, now)?;
-    let generation = publication.publish(&short_hex(digest)).map_err(failed)?;
-    Ok(Some(IndexReport {
-        documents: manifest.document_count,
-        chunks: manifest.chunk_count,
-        skipped: 0,
-        failed: Vec::new(),
-        marked,
-        generation: generation.as_str().to_owned(),
-        size_bytes: manifest.files.values().sum(),
-    }))
-}
 
-/// Reads a file; the error is a sentence for whoever builds the index.
-fn read_file(file: &SourceFile) -> Result<Content, String> {
-    if file.size_bytes > FILE_MAX_BYTES {
-        return Err(format!(
-            "it is {} MiB large, the limit is {} MiB; split it",
-            file.size_bytes >> 20,
-            FILE_MAX_BYTES >> 20
-        ));
+    fn keep(&self, records: &Records) -> Result<(), IndexError> {
+        records
+            .write(self.folder())
+            .map_err(|source| IndexError::Publish {
+                path: self.directory.clone(),
+                source,
+            })
     }
-    let bytes = fs::read(&file.path).map_err(|error| error.to_string())?;
-    readers::read(file.format, &bytes).map_err(|error| error.to_string())
-}
 
-/// The document as it goes into the index; without passages when it could not be read.
-fn new_document(
-    file: &SourceFile,
-    content: Option<&Content>,
-    known: &HashMap<String, Timestamp>,
-    now: Timestamp,
-) -> NewDocument {
-    let id = short_hex(Sha256::new_with_prefix(&file.filename));
-    let title = content
-        .and_then(|content| content.title.clone())
-        .filter(|title| !title.is_empty());
-    let passages = content
-        .map(|content| passages(&id, content))
-        .unwrap_or_default();
-    let document = Document {
-        filename: file.filename.clone(),
-        title: title.unwrap_or_else(|| stem(&file.filename)),
-        format: file.format.name().to_owned(),
-        size_bytes: file.size_bytes,
-        status: if content.is_some() {
-            "indexed"
-        } else {
-            "failed"
+    /// `None`, and nothing has changed, when there is not a single passage.
+    fn publish(
+        self,
+        sources: Vec<String>,
+        now: Timestamp,
+    ) -> Result<Option<IndexReport>, IndexError> {
+        if self.writer.is_empty() {
+            return Ok(None);
         }
-        .to_owned(),
-        chunk_count: 0,
-        created_at: known.get(&id).copied().unwrap_or(now),
-        updated_at: content
-            .and_then(|content| content.updated_at)
-            .unwrap_or(file.modified_at),
-        guard_findings: guard_findings(&passages),
-        id,
-    };
-    NewDocument {
-        passages,
-        uri: content.and_then(|content| content.uri.clone()),
-        metadata: content
-            .map(|content| content.metadata.clone())
-            .unwrap_or_default(),
-        document,
+        let manifest = self.writer.finish(self.kb_id, sources, now)?;
+        let digest = self.content.chain_update(now.epoch_ms().to_be_bytes());
+        let generation = self
+            .publication
+            .publish(&short_hex(digest))
+            .map_err(|source| IndexError::Publish {
+                path: self.directory,
+                source,
+            })?;
+        Ok(Some(IndexReport {
+            documents: manifest.document_count,
+            chunks: manifest.chunk_count,
+            unchanged: 0,
+            skipped: 0,
+            failed: Vec::new(),
+            marked: self.marked,
+            generation: generation.as_str().to_owned(),
+            size_bytes: manifest.files.values().sum(),
+        }))
     }
 }
 
-/// What the guard marks in the passages, counted by rule.
-fn guard_findings(passages: &[NewPassage]) -> BTreeMap<String, u64> {
-    let guard = Guard::default();
-    let mut counts = BTreeMap::new();
-    for passage in passages {
-        for finding in guard.sanitize(&passage.content).findings {
-            *counts.entry(finding.rule.id().to_owned()).or_default() += 1;
-        }
-    }
-    counts
-}
-
-/// The passages of a document. Their identifiers come from their text, so that an edit elsewhere in
-/// the document does not change them; a text that stands there twice is told apart by its count.
-fn passages(document_id: &str, content: &Content) -> Vec<NewPassage> {
-    let mut seen: HashMap<String, u32> = HashMap::new();
-    split(&content.blocks)
-        .into_iter()
-        .map(|chunk| {
-            let count = seen.entry(chunk.content.clone()).or_default();
-            let digest = Sha256::new()
-                .chain_update(count.to_be_bytes())
-                .chain_update(&chunk.content);
-            *count += 1;
-            NewPassage {
-                id: format!("{document_id}-{}", short_hex(digest)),
-                content: chunk.content,
-                section: chunk.section,
-                page: chunk.page,
-            }
-        })
-        .collect()
-}
-
-/// The first 8 bytes of a digest in hexadecimal: no collision is to be expected below a billion
-/// documents.
-fn short_hex(digest: Sha256) -> String {
-    to_hex(&digest.finalize()[..8])
-}
-
-/// The file name without folders and extension.
-fn stem(filename: &str) -> String {
-    let name = filename.rsplit('/').next().unwrap_or(filename);
-    name.rsplit_once('.')
-        .map_or(name, |(stem, _)| stem)
-        .to_owned()
-}
-
-/// When each document that answers now was first taken in. An index that cannot be read knows none.
-fn known_since(directory: &Path) -> HashMap<String, Timestamp> {
-    let Ok(Some(generation)) = layout::current(directory) else {
-        return HashMap::new();
-    };
-    let list = directory.join(generation.as_str()).join(layout::DOCUMENTS);
-    let documents: Vec<Document> = fs::read(list)
-        .ok()
-        .and_then(|json| serde_json::from_slice(&json).ok())
-        .unwrap_or_default();
-    documents
-        .into_iter()
-        .map(|document| (document.id, document.created_at))
-        .collect()
-}
-
+#[cfg(test)]
+mod incremental_tests;
 #[cfg(test)]
 mod tests;

@@ -2,10 +2,11 @@
 
 use std::fs::{self, DirEntry};
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::time::UNIX_EPOCH;
 
 use raglan_core::clock::Timestamp;
+use serde::{Deserialize, Serialize};
 
 use crate::readers::Format;
 
@@ -18,10 +19,32 @@ pub struct SourceFile {
     pub filename: String,
     /// How to read it.
     pub format: Format,
+    /// When the file system says that it last changed.
+    pub modified_at: Timestamp,
+    /// Its size and times.
+    pub stamp: Stamp,
+}
+
+/// What a file system says of a file without reading it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stamp {
     /// Its size.
     pub size_bytes: u64,
-    /// When the file system says that it last changed; 1970 when it does not say.
-    pub modified_at: Timestamp,
+    /// When its content last changed, in nanoseconds since 1970. Programs can set it (`cp -p`).
+    pub modified_ns: i64,
+    /// When its content, name or rights last changed. No program can set it.
+    pub changed_ns: i64,
+}
+
+impl Stamp {
+    fn of(metadata: &fs::Metadata) -> Self {
+        let ns = |seconds: i64, ns: i64| seconds.saturating_mul(1_000_000_000).saturating_add(ns);
+        Self {
+            size_bytes: metadata.len(),
+            modified_ns: ns(metadata.mtime(), metadata.mtime_nsec()),
+            changed_ns: ns(metadata.ctime(), metadata.ctime_nsec()),
+        }
+    }
 }
 
 /// A file that could not be taken in.
@@ -118,23 +141,14 @@ fn look(root: &Path, entry: &DirEntry) -> io::Result<Found> {
     };
     let metadata = fs::metadata(&path)?;
     let filename = below(root, &path);
-    let modified_at = modified_at(&metadata);
+    let stamp = Stamp::of(&metadata);
     Ok(Found::File(SourceFile {
         path,
         filename,
         format,
-        size_bytes: metadata.len(),
-        modified_at,
+        modified_at: Timestamp::from_epoch_ms(stamp.modified_ns.div_euclid(1_000_000)),
+        stamp,
     }))
-}
-
-fn modified_at(metadata: &fs::Metadata) -> Timestamp {
-    let since_1970 = metadata
-        .modified()
-        .ok()
-        .and_then(|at| at.duration_since(UNIX_EPOCH).ok());
-    let epoch_ms = since_1970.and_then(|age| i64::try_from(age.as_millis()).ok());
-    Timestamp::from_epoch_ms(epoch_ms.unwrap_or(0))
 }
 
 /// The path of `path` below `root`, with `/` between the parts.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use raglan_core::catalog::KnowledgeBaseId;
 use raglan_core::clock::{ManualClock, Timestamp};
-use raglan_ingest::build::{IndexOptions, index_folder};
+use raglan_ingest::build::{IndexOptions, Reading, index_folder};
 use raglan_rag::answer::extractive_answer;
 use raglan_rag::backend::{Backend as _, EngineCall, Filters, RetrieveRequest};
 use raglan_rag::embedded::EmbeddedBackend;
@@ -91,6 +91,7 @@ fn examples() -> Knowledge {
         source_dir: folder.join("knowledge"),
         index_root: index.path().to_owned(),
         kb_id: kb_id.clone(),
+        reading: Reading::Changed,
     };
     let clock = ManualClock::at(Timestamp::from_epoch_seconds(1_800_000_000));
     let report = index_folder(&options, &clock, &mut |_| {}).unwrap();
@@ -193,6 +194,7 @@ fn the_poisoned_document_is_marked_and_no_other_one() {
         source_dir: Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/knowledge"),
         index_root: folder.path().to_owned(),
         kb_id: KnowledgeBaseId::parse("handbook").unwrap(),
+        reading: Reading::Changed,
     };
     let clock = ManualClock::at(Timestamp::parse("2026-11-30").unwrap());
     let report = index_folder(&options, &clock, &mut |_| {}).unwrap();

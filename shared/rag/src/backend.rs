@@ -21,6 +21,12 @@ pub trait Backend: Send + Sync {
     /// What the engine can do.
     fn abilities(&self) -> Abilities;
 
+    /// Which filters the engine applies. One beyond them is answered with
+    /// [`BackendError::UnsupportedFilter`].
+    fn filters(&self) -> FilterAbilities {
+        FilterAbilities::ALL
+    }
+
     /// Finds the passages that fit a query best, best first.
     fn retrieve<'a>(
         &'a self,
@@ -67,6 +73,16 @@ pub trait Backend: Send + Sync {
     ) -> BoxFuture<'a, Result<Option<Job>, BackendError>> {
         unsupported("tell how indexing stands")
     }
+
+    /// The job that indexes the knowledge base at this moment, as [`Backend::job`] takes it; `None` when
+    /// there is none, or when the engine does not tell.
+    fn running_job<'a>(
+        &'a self,
+        _knowledge_base: &'a str,
+        _call: &'a EngineCall,
+    ) -> BoxFuture<'a, Result<Option<String>, BackendError>> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
 }
 
 fn unsupported<'a, T: Send + 'a>(what: &'static str) -> BoxFuture<'a, Result<T, BackendError>> {
@@ -107,6 +123,34 @@ pub struct Abilities {
     pub lists_documents: bool,
     /// Whether [`Backend::read_document`] works.
     pub reads_documents: bool,
+}
+
+/// Which filters an engine applies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FilterAbilities {
+    /// By the names of the fields of [`Filters`].
+    pub fields: &'static [&'static str],
+    /// The operators on metadata, by their names in requests ([`Comparison`]).
+    pub operators: &'static [&'static str],
+}
+
+impl FilterAbilities {
+    /// Every filter with every operator.
+    pub const ALL: Self = Self {
+        fields: &[
+            "domain",
+            "document_type",
+            "updated_after",
+            "updated_before",
+            "metadata",
+        ],
+        operators: &["eq", "ne", "in", "nin", "gt", "gte", "lt", "lte"],
+    };
+    /// No filter.
+    pub const NONE: Self = Self {
+        fields: &[],
+        operators: &[],
+    };
 }
 
 /// What to look for.

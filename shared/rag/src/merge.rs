@@ -33,14 +33,15 @@ pub struct Merged {
 ///
 /// Scores of different engines and different indexes cannot be compared, ranks can: with more than
 /// one list the score is the reciprocal rank, 1 / (60 + rank); with one list it stays the engine's.
-/// A text that stands in the lists more than once, under one title, is kept once, at its best rank:
-/// that a document was taken into two knowledge bases does not make it a better answer. The order
-/// depends on the input alone.
+/// A text of one document that stands in the lists more than once is kept once, at its best rank:
+/// that a document was taken into two knowledge bases does not make it a better answer. Documents of
+/// different knowledge bases are the same when their URI, file name or title is; white space does not
+/// make two texts different. The order depends on the input alone.
 #[must_use]
 pub fn merge(results: Vec<(KnowledgeBaseId, Retrieval)>, top_k: usize) -> Merged {
     let fused = results.len() > 1;
     let mut merged = Merged::default();
-    let mut place_of: HashMap<(String, String), usize> = HashMap::new();
+    let mut places_of: HashMap<String, Vec<usize>> = HashMap::new();
     let mut candidates: Vec<Candidate> = Vec::new();
     for (kb_id, retrieval) in results {
         merged.matched += retrieval.matched;
@@ -52,23 +53,28 @@ pub fn merge(results: Vec<(KnowledgeBaseId, Retrieval)>, top_k: usize) -> Merged
             if fused {
                 passage.score = 1.0 / rank;
             }
-            let same_text = (passage.title.clone(), passage.content.clone());
-            if let Some(&place) = place_of.get(&same_text) {
-                let kept = &mut candidates[place].scored.passage;
-                if fused && passage.score > kept.score {
-                    kept.score = passage.score;
-                }
-                continue;
-            }
-            place_of.insert(same_text, candidates.len());
-            let scored = ScoredPassage {
-                kb_id: kb_id.clone(),
-                passage,
-            };
-            candidates.push(Candidate {
-                scored,
-                engine_score,
+            let places = places_of.entry(words_of(&passage.content)).or_default();
+            let known = places.iter().copied().find(|&place| {
+                let known = &candidates[place].scored;
+                is_same_document(&known.passage, &passage)
             });
+            let candidate = Candidate {
+                scored: ScoredPassage {
+                    kb_id: kb_id.clone(),
+                    passage,
+                },
+                engine_score,
+            };
+            match known {
+                Some(place) if fused && candidate.by_rank(&candidates[place]).is_lt() => {
+                    candidates[place] = candidate;
+                }
+                Some(_) => {}
+                None => {
+                    places.push(candidates.len());
+                    candidates.push(candidate);
+                }
+            }
         }
     }
     if fused {
@@ -80,6 +86,26 @@ pub fn merge(results: Vec<(KnowledgeBaseId, Retrieval)>, top_k: usize) -> Merged
         .take(top_k)
         .collect();
     merged
+}
+
+/// The text with single spaces: engines split and trim in their own ways.
+fn words_of(text: &str) -> String {
+    let mut words = String::with_capacity(text.len());
+    for word in text.split_whitespace() {
+        if !words.is_empty() {
+            words.push(' ');
+        }
+        words.push_str(word);
+    }
+    words
+}
+
+/// Whether two passages with the same text come from the same document: engines name documents in
+/// ways of their own, so one thing in common is enough.
+fn is_same_document(a: &Passage, b: &Passage) -> bool {
+    let same = |a: &str, b: &str| !a.is_empty() && a == b;
+    let same_uri = a.uri.is_some() && a.uri == b.uri;
+    same_uri || same(&a.filename, &b.filename) || a.title == b.title
 }
 
 struct Candidate {
@@ -176,6 +202,40 @@ mod tests {
         let merged = merge(vec![(kb("a"), a), (kb("b"), b)], 10);
         assert_eq!(order(&merged), ["a1", "b1", "both"]);
         assert_eq!(merged.passages[0].kb_id, kb("a"));
+    }
+
+    #[test]
+    fn one_text_under_names_of_two_engines_is_one_and_of_two_documents_is_two() {
+        let mut a = found(&[("same words", 5.0), ("other", 4.0)]);
+        a.passages[0].filename = "hr/leave.md".to_owned();
+        a.passages[0].uri = Some("https://wiki.example/leave".to_owned());
+        let with = |change: fn(&mut Passage)| {
+            let mut b = found(&[("same words", 1.0)]);
+            let passage = &mut b.passages[0];
+            passage.content = " same\n  words ".to_owned();
+            passage.title = "leave.md".to_owned();
+            change(passage);
+            let merged = merge(vec![(kb("a"), a.clone()), (kb("b"), b)], 9);
+            merged.passages.len()
+        };
+        assert_eq!(with(|p| p.filename = "hr/leave.md".to_owned()), 2);
+        assert_eq!(with(|p| p.title = "same words".to_owned()), 2);
+        assert_eq!(
+            with(|p| p.uri = Some("https://wiki.example/leave".to_owned())),
+            2
+        );
+        assert_eq!(with(|_| {}), 3);
+    }
+
+    #[test]
+    fn of_two_copies_the_better_ranked_is_kept_whoever_was_asked_first() {
+        let a = || (kb("a"), found(&[("a1", 5.0), ("both", 4.0)]));
+        let b = || (kb("b"), found(&[("both", 0.4), ("b2", 0.3)]));
+        for results in [vec![a(), b()], vec![b(), a()]] {
+            let merged = merge(results, 9);
+            assert_eq!(order(&merged), ["a1", "both", "b2"]);
+            assert_eq!(merged.passages[1].kb_id, kb("b"));
+        }
     }
 
     #[test]

@@ -9,11 +9,11 @@ use aws_sdk_dynamodb::types::{
     ProjectionType, ScalarAttributeType,
 };
 use hyper_util::rt::TokioIo;
-use raglan_core::audit::{AuditEvent, Decision, SCHEMA_VERSION};
+use raglan_core::audit::{AuditEvent, Decision, EventPhase, SCHEMA_VERSION};
 use raglan_core::catalog::{BackendReference, KnowledgeBase, KnowledgeBaseId};
 use raglan_core::clock::{ManualClock, Timestamp};
 use raglan_core::key::PlainKey;
-use raglan_core::key_record::{KeyRecord, ScopeKind};
+use raglan_core::key_record::KeyRecord;
 use raglan_core::random::SequenceRandom;
 use rustack_sqs_core::config::SqsConfig;
 use rustack_sqs_core::handler::RustackSqsHandler;
@@ -239,24 +239,11 @@ async fn read_body(stream: &mut TcpStream) -> String {
 /// A system key that may do nothing.
 pub(crate) fn key_record(key_id: &str, seed: u64) -> KeyRecord {
     let key = PlainKey::generate(&SequenceRandom::seeded(seed)).unwrap();
+    let (id, name) = (key_id.to_owned(), "test".to_owned());
+    let created_at = Timestamp::from_epoch_seconds(1_800_000_000);
     KeyRecord {
-        key_hash: key.hash(),
-        key_id: key_id.to_owned(),
-        name: "test".to_owned(),
-        fingerprint: key.fingerprint(),
-        owner: None,
-        tools: BTreeSet::new(),
-        scope: ScopeKind::None,
-        kb_ids: BTreeSet::new(),
-        enabled: true,
-        created_at: Timestamp::from_epoch_seconds(1_800_000_000),
-        expires_at: None,
-        revoked_at: None,
-        last_used_at: None,
-        replaced_by: None,
-        grace_ends_at: None,
-        rate_limit: None,
         daily_quotas: BTreeMap::from([("ask".to_owned(), 100)]),
+        ..KeyRecord::without_rights(key.hash(), key.fingerprint(), id, name, created_at)
     }
 }
 
@@ -286,6 +273,9 @@ pub(crate) fn audit_event(event_id: &str) -> AuditEvent {
         event_id: event_id.to_owned(),
         at: Timestamp::from_epoch_seconds(1_800_000_000),
         request_id: "request-1".to_owned(),
+        phase: EventPhase::Outcome,
+        batch_element: None,
+        trace_id: None,
         decision: Decision::Allowed,
         http_status: 200,
         method: Some("tools/call".to_owned()),
@@ -303,6 +293,7 @@ pub(crate) fn audit_event(event_id: &str) -> AuditEvent {
         knowledge_bases: vec!["kb".to_owned()],
         result_count: Some(3),
         guard_findings: BTreeMap::from([("override".to_owned(), 1)]),
+        cut: BTreeSet::new(),
         administration: None,
     }
 }

@@ -4,6 +4,7 @@
 use std::fmt::Display;
 use std::str::FromStr;
 
+use raglan_texts::Language;
 use tracing::Level;
 
 /// The settings cannot be used. One line names every variable that is off and why.
@@ -91,6 +92,16 @@ impl<L: Fn(&str) -> Option<String>> Settings<L> {
                 Level::INFO
             }
         }
+    }
+
+    /// A language by its code.
+    pub fn language(&mut self, name: &str) -> Language {
+        let code = self.text(name, Language::English.code());
+        Language::from_code(code.trim()).unwrap_or_else(|| {
+            let codes = Language::ALL.map(Language::code).join(" or ");
+            self.problem(format!("{name} is {code:?}, expected {codes}"));
+            Language::English
+        })
     }
 
     /// Notes a problem.

@@ -281,12 +281,40 @@ async fn get_knowledge_base_tells_what_the_engine_knows() {
             "chunk_count": 3,
             "created_at": "2026-11-30T08:15:00.000Z",
             "updated_at": "2026-11-30T08:15:00.000Z",
+            "abilities": {
+              "operations": [
+                "retrieve",
+                "ask",
+                "list_documents",
+                "read_document"
+              ],
+              "query_max_chars": 8000,
+              "filters": [
+                "domain",
+                "document_type",
+                "updated_after",
+                "updated_before",
+                "metadata"
+              ],
+              "metadata_operators": [
+                "eq",
+                "ne",
+                "in",
+                "nin",
+                "gt",
+                "gte",
+                "lt",
+                "lte"
+              ]
+            },
             "statistics": {
               "sources": [
                 "handbook"
               ],
+              "source_count": 1,
               "top_k_limit": 50,
-              "indexed_at": "2026-11-30T08:15:00.000Z"
+              "indexed_at": "2026-11-30T08:15:00.000Z",
+              "index_age_days": 0
             }
           },
           "isError": false
@@ -338,7 +366,7 @@ async fn list_documents_pages_through_the_documents() {
                 "updated_at": "2026-11-30T08:15:00.000Z"
               }
             ],
-            "next_cursor": "yF90E4rsZ_jG5S-UWAL66mhhbmRib29rL2RvYy0w"
+            "next_cursor": "Lne5wEVH7VwzRtPArp5Vd3siayI6ImhhbmRib29rIiwicCI6ImRvYy0wIiwibiI6MH0"
           },
           "isError": false
         }
@@ -697,7 +725,7 @@ async fn arguments_that_break_the_schema_are_an_error_that_the_model_can_mend() 
           "content": [
             {
               "type": "text",
-              "text": "The arguments are not valid. `query` is required. `top_k` must be a whole number of at least 1. `filters.tenant` is not known here (known: `domain`, `document_type`, `updated_after`, `updated_before`, `metadata`). `kb_ids` is not known here (known: `query`, `kb_id`, `top_k`, `filters`, `min_score`)."
+              "text": "The arguments are not valid. `query` is required. `top_k` must be a whole number of at least 1. `filters.tenant` is not known here (known: `domain`, `document_type`, `updated_after`, `updated_before`, `metadata`). `kb_ids` is not known here (known: `query`, `kb_id`, `top_k`, `filters`, `min_score`, `cursor`)."
             }
           ],
           "isError": true,
@@ -961,8 +989,8 @@ async fn tools_list_shows_a_limited_key_its_own_tools_and_says_it_is_private() {
                   "task_id": {
                     "type": "string",
                     "minLength": 1,
-                    "maxLength": 200,
-                    "description": "The id that the indexing run printed."
+                    "maxLength": 1000,
+                    "description": "The id that the indexing run printed, or that get_knowledge_base tells."
                   }
                 }
               },

@@ -7,6 +7,7 @@ use raglan_cli::arguments::{Arguments, Command, DevArguments, IndexArguments, Ta
 use raglan_cli::index::{Destination, IndexJob, index};
 use raglan_cli::{Outcome, run};
 use raglan_core::random::SequenceRandom;
+use raglan_ingest::build::Reading;
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
@@ -41,6 +42,8 @@ async fn run_index(folder: PathBuf, kb_id: &str, state_dir: &Path) -> anyhow::Re
         description: None,
         owner: None,
         index_dir: None,
+        full: false,
+        watch: false,
         target: TargetArguments {
             state_dir: Some(state_dir.to_owned()),
             ..TargetArguments::default()
@@ -179,6 +182,7 @@ async fn an_indexing_run_is_a_task_and_a_knowledge_base_that_callers_see() {
         name: Some("My documents".to_owned()),
         description: None,
         owner: None,
+        reading: Reading::Changed,
     };
     let random = SequenceRandom::seeded(5);
     let destination = Destination {

@@ -102,6 +102,9 @@ async fn one_hanging_engine_does_not_cost_the_answer_of_the_others() {
     let found = request.send(&world).await.structured();
     assert_eq!(found["status"], "partial");
     assert_eq!(found["items"].as_array().unwrap().len(), 2);
+    let warning =
+        "Knowledge base `bo-notes` did not answer in time; its passages are missing here.";
+    assert_eq!(found["warnings"], json!([warning]));
 }
 
 #[tokio::test]
@@ -270,7 +273,9 @@ async fn a_filter_that_an_engine_cannot_apply_ends_the_call_and_is_named() {
         .await
         .tool_error();
     assert_eq!(meta["code"], "unsupported_filter");
-    assert!(text.contains("`metadata`"), "{text}");
+    for named in ["`metadata`", "`bo-notes`"] {
+        assert!(text.contains(named), "{text}");
+    }
 }
 
 #[tokio::test]

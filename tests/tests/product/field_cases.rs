@@ -373,7 +373,7 @@ async fn d24_no_question_is_logged_by_the_function_itself() {
         .tool_error();
     let log = log.text();
     assert!(
-        log.contains("not recognised") && log.contains("failed"),
+        log.contains("key_missing") && log.contains("failed"),
         "{log}"
     );
     let leaks: Vec<_> = log.lines().filter(|line| line.contains(question)).collect();

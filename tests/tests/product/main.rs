@@ -6,17 +6,27 @@
 #![expect(clippy::too_many_lines, reason = "tables and whole answers are long")]
 
 mod answers;
+mod audit_kinds;
 mod audit_trail;
 mod bad_input;
 mod command_line;
+mod deferred_audit;
+mod documents;
 mod faults;
+mod federation;
 mod field_cases;
+mod field_list;
 mod impersonation;
+mod languages;
 mod limits;
 mod oauth;
+mod observability;
 mod permission;
 mod protocol;
+mod result_size;
 mod sample;
 mod schemas;
 mod secrets;
+mod strict_audit;
 mod support;
+mod tasks;

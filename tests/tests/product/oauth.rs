@@ -66,6 +66,7 @@ async fn the_challenge_leads_by_an_absolute_url_to_metadata_that_names_this_endp
         assert_eq!(document["scopes_supported"], json!(["raglan"]));
         let posted = Request::new("POST", path).send(&world).await;
         assert_eq!(posted.status, 405, "{path}");
+        assert_eq!(posted.headers["allow"], "GET, HEAD, OPTIONS", "{path}");
     }
     // raglan issues no tokens and registers nobody.
     for (method, path) in [

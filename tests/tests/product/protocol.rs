@@ -301,6 +301,67 @@ async fn other_methods_than_post_are_refused_with_allow_on_the_endpoint() {
 }
 
 #[tokio::test]
+async fn an_address_that_is_only_read_says_so_to_other_methods() {
+    let world = World::start().await;
+    for method in ["POST", "PUT", "DELETE", "PATCH"] {
+        let answer = Request::new(method, "/healthz").send(&world).await;
+        assert_eq!(answer.status, 405, "{method}");
+        assert_eq!(answer.headers["allow"], "GET, HEAD, OPTIONS", "{method}");
+        let told = answer.json()["message"].to_string();
+        assert!(told.contains("GET") && told.contains("/mcp"), "{told}");
+    }
+    let preflight = Request::new("OPTIONS", "/healthz").send(&world).await;
+    assert_eq!(preflight.status, 204);
+}
+
+#[tokio::test]
+async fn an_unknown_method_is_named_in_both_eras_and_cut_when_it_is_long() {
+    let world = World::start().await;
+    let key = world.full_key().await;
+    let long = "m".repeat(1_000);
+    for method in ["no/such", "logging/setLevel", "a\"b", &long] {
+        for request in [rpc(method, json!({})), modern(method, None, json!({}))] {
+            let answer = request.key(&key).send(&world).await;
+            assert_eq!(answer.code(), Some(-32601), "{method}");
+            let told = answer.json()["error"]["message"]
+                .as_str()
+                .unwrap()
+                .to_owned();
+            let shown: String = method.chars().take(80).collect();
+            let end = if shown == method { "" } else { "…" };
+            assert_eq!(
+                told,
+                format!("unknown method {:?}", format!("{shown}{end}"))
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn d30_clients_of_both_eras_take_turns_on_one_endpoint() {
+    let world = World::start().await;
+    let key = world.full_key().await;
+    for _ in 0..2 {
+        let hello = json!({
+            "protocolVersion": "2025-11-25", "capabilities": {},
+            "clientInfo": { "name": "bridge", "version": "1" }
+        });
+        let answer = rpc("initialize", hello).key(&key).send(&world).await;
+        assert_eq!(answer.status, 200);
+        assert_eq!(answer.json()["result"]["protocolVersion"], "2025-11-25");
+        let listed = rpc("tools/list", json!({}))
+            .header("mcp-protocol-version", "2025-11-25")
+            .header("mcp-session-id", &answer.headers["mcp-session-id"])
+            .key(&key)
+            .send(&world)
+            .await;
+        assert_eq!(listed.json()["result"].get("resultType"), None);
+        let modern = modern_retrieve().key(&key).send(&world).await;
+        assert_eq!(modern.json()["result"]["resultType"], "complete");
+    }
+}
+
+#[tokio::test]
 async fn a_batch_of_the_revision_that_has_batches_is_answered_in_order() {
     let world = World::start().await;
     let key = world

@@ -55,6 +55,10 @@ fn good_arguments(tool: Tool) -> Vec<Value> {
                 "domain": ["hr", "it"], "document_type": "policy", "updated_after": "2026-01-01",
                 "updated_before": "2026-12-31T00:00:00Z", "metadata": { "office": "Chengdu", "n": [1, true] }
             } }),
+            json!({ "query": "leave", "kb_id": "script", "cursor": "", "filters": { "metadata": {
+                "year": { "gte": 2020, "lt": 2030 }, "state": { "ne": "draft" },
+                "office": { "nin": ["Chengdu"] }, "final": { "eq": true }
+            } } }),
             json!({ "query": "broken", "kb_id": ["script", "half-broken"] }),
         ],
         Tool::ListKnowledgeBases => vec![json!({}), json!({ "limit": 1 }), json!({ "cursor": "" })],
@@ -62,6 +66,7 @@ fn good_arguments(tool: Tool) -> Vec<Value> {
             json!({ "kb_id": "script" }),
             json!({ "kb_id": "handbook", "limit": 1 }),
             json!({ "kb_id": ["handbook", "script"], "limit": 10_000 }),
+            json!({ "kb_id": ["half-broken", "script"] }),
         ],
         Tool::GetKnowledgeBase => vec![
             json!({ "kb_id": "handbook" }),
@@ -98,7 +103,10 @@ fn bad_arguments(tool: Tool) -> Vec<Value> {
             json!({ "query": "x", "kb_id": 7 }),
             json!({ "query": "x", "kb_id": [""] }),
             json!({ "query": "x", "filters": { "domain": 5 } }),
-            json!({ "query": "x", "filters": { "metadata": { "a": { "gt": 1 } } } }),
+            json!({ "query": "x", "filters": { "metadata": { "a": { "gt": true } } } }),
+            json!({ "query": "x", "filters": { "metadata": { "a": { "between": 1 } } } }),
+            json!({ "query": "x", "filters": { "metadata": { "a": {} } } }),
+            json!({ "query": "x", "filters": { "metadata": { "a": { "in": [] } } } }),
             json!({ "query": "x", "filters": { "metadata": { "a": [] } } }),
             json!({ "query": "x", "filters": ["domain"] }),
         ],
@@ -106,7 +114,7 @@ fn bad_arguments(tool: Tool) -> Vec<Value> {
             json!({ "limit": 0 }),
             json!({ "limit": "many" }),
             json!({ "cursor": 5 }),
-            json!({ "cursor": "c".repeat(1_001) }),
+            json!({ "cursor": "c".repeat(8_001) }),
         ],
         Tool::GetKnowledgeBase => vec![
             json!({}),
@@ -117,7 +125,7 @@ fn bad_arguments(tool: Tool) -> Vec<Value> {
         Tool::GetTask => vec![
             json!({}),
             json!({ "task_id": 1 }),
-            json!({ "task_id": "t".repeat(201) }),
+            json!({ "task_id": "t".repeat(1_001) }),
         ],
     };
     let mut with_unknown = good_arguments(tool).swap_remove(0);

@@ -10,10 +10,12 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use raglan_audit::handler::Handler;
 use raglan_cli::local::event_source::EventSource;
 use raglan_core::audit::DEFAULT_RETENTION_DAYS;
+use raglan_core::audit::privacy::TextPolicy;
 use raglan_core::clock::Clock as _;
 use raglan_core::key::PlainKey;
 use raglan_core::key_record::{KeyRecord, RateLimit};
 use raglan_core::random::SystemRandom;
+use raglan_mcp::config::AuditMode;
 use raglan_mcp::oauth::OauthConfig;
 use raglan_store::AuditTable;
 use serde_json::{Value, json};
@@ -385,6 +387,48 @@ async fn a_key_that_a_caller_puts_in_the_wrong_place_is_not_written_down() {
         ["the files", "the log", "the queue", "the trail"]
     );
     check_nowhere(&left, "the caller", &key);
+}
+
+#[tokio::test]
+async fn no_mode_of_the_trail_writes_a_key_down() {
+    for text in TextPolicy::ALL {
+        for mode in [AuditMode::Deferred, AuditMode::Strict] {
+            let world = World::on_disk(|config| {
+                config.audit_keeper.text = text;
+                config.audit_mode = mode;
+            })
+            .await;
+            let log = capture_own_log(Level::TRACE);
+            let key = random_key();
+            world.store_key(&key, "key-full", |_| {}).await;
+            let secret = key.reveal();
+            let requests = || {
+                [
+                    call(
+                        "retrieve",
+                        json!({ "query": format!("{PLANTED} {secret}") }),
+                    ),
+                    call("ask", json!({ "question": "leave", secret: secret })),
+                    call(secret, json!({})),
+                    rpc("resources/read", json!({ "uri": format!("kb://{secret}") })),
+                ]
+            };
+            for request in requests() {
+                request.key(&key).send(&world).await;
+            }
+            world.sqs.close();
+            for request in requests() {
+                request.key(&key).send(&world).await;
+            }
+            world.sqs.open();
+            let log = log.text();
+            assert!(log.contains("AUDIT_NOT_SENT"));
+            let left = left_behind(&world, &log, &[]).await;
+            let planted = left.places_with(PLANTED).contains(&"the trail");
+            assert_eq!(planted, text == TextPolicy::Plain, "{text:?} {mode:?}");
+            check_nowhere(&left, "the caller", &key);
+        }
+    }
 }
 
 #[tokio::test]

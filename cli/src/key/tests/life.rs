@@ -178,7 +178,7 @@ async fn what_an_oauth_subject_may_do_is_stored_under_its_issuer_and_name_and_au
     let imported = world.run(&line).await;
     assert_eq!(imported.outcome, Outcome::Done, "{imported:?}");
     let hash = KeyHash::of_subject(issuer, subject);
-    assert_eq!(imported.text("/fingerprint"), hash.fingerprint());
+    assert_eq!(imported.text("/fingerprint"), hash.subject_fingerprint());
     let events = world.trail().await;
     assert!(!events.is_empty());
     for event in events {
@@ -188,6 +188,11 @@ async fn what_an_oauth_subject_may_do_is_stored_under_its_issuer_and_name_and_au
         }
     }
     assert_eq!(world.run(&line).await.outcome, Outcome::Refused);
+    // There is no key to rotate.
+    let id = imported.text("/key_id");
+    let rotated = world.run(&["key", "rotate", &id, "--yes", "--print"]).await;
+    assert_eq!(rotated.outcome, Outcome::Refused);
+    assert!(rotated.err.contains("OAuth subject"), "{rotated:?}");
 }
 
 #[tokio::test]

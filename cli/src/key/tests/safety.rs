@@ -92,9 +92,11 @@ async fn a_file_holds_the_key_on_its_first_line_and_is_for_its_owner_alone() {
     let content = std::fs::read_to_string(&path).unwrap();
     let key = content.lines().next().unwrap();
     assert_eq!(world.status(key).await, 200);
-    for recipe in crate::connect::recipes("https://mcp.example/mcp", key) {
+    let (recipes, others) = crate::connect::first_recipes("https://mcp.example/mcp", key);
+    for recipe in recipes {
         assert!(content.contains(&recipe.text), "{}", recipe.client);
     }
+    assert!(content.contains(&others));
     assert!(!ran.out.contains(key) && !ran.err.contains(key));
 }
 

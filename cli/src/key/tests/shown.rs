@@ -109,27 +109,6 @@ async fn a_new_key_is_shown_with_everything_that_a_client_needs() {
     ── Claude Code (terminal)
     claude mcp add --transport http raglan https://mcp.example/mcp --header "Authorization: Bearer <key>"
 
-    ── Claude Desktop (claude_desktop_config.json)
-    {
-      "mcpServers": {
-        "raglan": {
-          "command": "npx",
-          "args": [
-            "-y",
-            "mcp-remote",
-            "https://mcp.example/mcp",
-            "--transport",
-            "http-only",
-            "--header",
-            "Authorization:${RAGLAN_AUTHORIZATION}"
-          ],
-          "env": {
-            "RAGLAN_AUTHORIZATION": "Bearer <key>"
-          }
-        }
-      }
-    }
-
     ── Cursor (.cursor/mcp.json)
     {
       "mcpServers": {
@@ -157,6 +136,8 @@ async fn a_new_key_is_shown_with_everything_that_a_client_needs() {
 
     ── curl (terminal)
     curl -s https://mcp.example/mcp -H 'Authorization: Bearer <key>' -H 'Content-Type: application/json' -d '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"list_knowledge_bases","arguments":{}}}'
+
+    Other clients: raglan connect NAME --url https://mcp.example/mcp, where NAME is claude-desktop, windsurf, codex, gemini-cli, mcp-remote, langchain, openai-agents or all.
     "#);
     insta::assert_snapshot!(ran.err, @"There is no knowledge base wiki at the moment.");
 }
@@ -216,7 +197,8 @@ async fn lists_and_records_look_like_this() {
       "replaced_by": "key-189deb96b2a4",
       "grace_ends_at": "2027-01-16T08:00:00.000Z",
       "rate_limit": null,
-      "daily_quotas": {}
+      "daily_quotas": {},
+      "audit_text": null
     }
     "#);
     world

@@ -3,6 +3,7 @@
 //! code (JSON-RPC 2.0 §4 and §5.1; MCP, Streamable HTTP).
 
 use http::{HeaderMap, StatusCode};
+use raglan_texts::{Language, text};
 use serde_json::{Map, Value};
 
 use crate::reply::{Reply, json_rpc_error};
@@ -34,6 +35,8 @@ const BATCH_MAX_MESSAGES: usize = 20;
 pub const PARSE_ERROR: i32 = -32700;
 /// JSON-RPC: the JSON is no request.
 pub const INVALID_REQUEST: i32 = -32600;
+/// JSON-RPC: the method is not served.
+pub const METHOD_NOT_FOUND: i32 = -32601;
 /// JSON-RPC: the parameters are unusable.
 pub const INVALID_PARAMS: i32 = -32602;
 /// JSON-RPC: the server failed.
@@ -155,7 +158,7 @@ impl EnvelopeFault {
 ///
 /// # Errors
 /// [`EnvelopeFault`] with the answer that it deserves.
-pub fn read(headers: &HeaderMap, body: &[u8]) -> Result<Body, EnvelopeFault> {
+pub fn read(headers: &HeaderMap, body: &[u8], language: Language) -> Result<Body, EnvelopeFault> {
     let header_version = header(headers, VERSION_HEADER);
     let header_era = match header_version {
         Some(version) if is_date(version) && version >= MODERN_VERSION => Era::PerRequest,
@@ -165,12 +168,14 @@ pub fn read(headers: &HeaderMap, body: &[u8]) -> Result<Body, EnvelopeFault> {
         era: header_era,
         id: None,
         code: PARSE_ERROR,
-        message: "The body is not valid JSON.",
+        message: text!(language, "The body is not valid JSON."),
         method: None,
     })?;
     match value {
-        Value::Array(elements) => read_batch(headers, header_era, elements).map(Body::Batch),
-        single => read_message(headers, header_era, single).map(Body::Single),
+        Value::Array(elements) => {
+            read_batch(headers, header_era, elements, language).map(Body::Batch)
+        }
+        single => read_message(headers, header_era, single, language).map(Body::Single),
     }
 }
 
@@ -179,29 +184,34 @@ fn read_batch(
     headers: &HeaderMap,
     header_era: Era,
     elements: Vec<Value>,
+    language: Language,
 ) -> Result<Vec<Result<Envelope, EnvelopeFault>>, EnvelopeFault> {
     let invalid = |message| EnvelopeFault::invalid_request(header_era, None, message);
     let version = headers
         .get(VERSION_HEADER)
         .map(|value| value.to_str().unwrap_or_default());
     if version.is_some_and(|version| version.trim() != BATCH_VERSION) {
-        return Err(invalid(
-            "This revision has no batches: send one message a request.",
-        ));
+        return Err(invalid(text!(
+            language,
+            "This revision has no batches: send one message a request."
+        )));
     }
     if elements.is_empty() {
-        return Err(invalid("The batch is empty."));
+        return Err(invalid(text!(language, "The batch is empty.")));
     }
     if elements.len() > BATCH_MAX_MESSAGES {
-        return Err(invalid("The batch has too many messages."));
+        return Err(invalid(text!(language, "The batch has too many messages.")));
     }
     let is_initialize = |element: &Value| element.get("method") == Some(&"initialize".into());
     if elements.iter().any(is_initialize) {
-        return Err(invalid("`initialize` must not be part of a batch."));
+        return Err(invalid(text!(
+            language,
+            "`initialize` must not be part of a batch."
+        )));
     }
     let read_element = |element: Value| {
         let original = element.clone();
-        let mut envelope = read_message(headers, header_era, element)?;
+        let mut envelope = read_message(headers, header_era, element, language)?;
         if let Message::Request { replaced, .. } = &mut envelope.message {
             replaced.get_or_insert(original);
         }
@@ -214,24 +224,31 @@ fn read_message(
     headers: &HeaderMap,
     header_era: Era,
     value: Value,
+    language: Language,
 ) -> Result<Envelope, EnvelopeFault> {
     let invalid = |id, message| EnvelopeFault::invalid_request(header_era, id, message);
     let Value::Object(object) = value else {
-        return Err(invalid(None, "This is not a JSON-RPC message."));
+        return Err(invalid(
+            None,
+            text!(language, "This is not a JSON-RPC message."),
+        ));
     };
     let id = match object.get("id") {
         None => None,
         Some(id) if id.is_string() || id.as_i64().is_some() => Some(id),
         Some(_) => {
-            return Err(invalid(None, "`id` must be a string or a whole number."));
+            return Err(invalid(
+                None,
+                text!(language, "`id` must be a string or a whole number."),
+            ));
         }
     };
     if object.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
-        return Err(invalid(id, "`jsonrpc` must be \"2.0\"."));
+        return Err(invalid(id, text!(language, "`jsonrpc` must be \"2.0\".")));
     }
     let method = match object.get("method") {
         Some(Value::String(method)) => method.clone(),
-        Some(_) => return Err(invalid(id, "`method` must be a string.")),
+        Some(_) => return Err(invalid(id, text!(language, "`method` must be a string."))),
         None if object.contains_key("result") || object.contains_key("error") => {
             return match header_era {
                 Era::Handshake => Ok(Envelope {
@@ -239,10 +256,13 @@ fn read_message(
                     meta_version: None,
                     message: Message::Response,
                 }),
-                Era::PerRequest => Err(invalid(id, "This server sends no requests to answer.")),
+                Era::PerRequest => Err(invalid(
+                    id,
+                    text!(language, "This server sends no requests to answer."),
+                )),
             };
         }
-        None => return Err(invalid(id, "`method` is missing.")),
+        None => return Err(invalid(id, text!(language, "`method` is missing."))),
     };
 
     let meta_version = meta(&object)
@@ -274,15 +294,18 @@ fn read_message(
         message,
         method: Some(method.clone()),
     };
-    check_headers(headers, era).map_err(|(code, message)| refuse(code, message))?;
+    check_headers(headers, era, language).map_err(|(code, message)| refuse(code, message))?;
     if method == "server/discover" && meta_version.is_none() {
         return Err(refuse(
             INVALID_PARAMS,
-            "`params._meta` must name `io.modelcontextprotocol/protocolVersion`.",
+            text!(
+                language,
+                "`params._meta` must name `io.modelcontextprotocol/protocolVersion`."
+            ),
         ));
     }
-    let replaced =
-        mend_params(&object, &method).map_err(|message| refuse(INVALID_PARAMS, message))?;
+    let replaced = mend_params(&object, &method, language)
+        .map_err(|message| refuse(INVALID_PARAMS, message))?;
     Ok(Envelope {
         era,
         meta_version,
@@ -294,12 +317,19 @@ fn read_message(
     })
 }
 
-fn check_headers(headers: &HeaderMap, era: Era) -> Result<(), (i32, &'static str)> {
+fn check_headers(
+    headers: &HeaderMap,
+    era: Era,
+    language: Language,
+) -> Result<(), (i32, &'static str)> {
     match era {
         Era::PerRequest => {
             let doubled = |name: &&str| headers.get_all(*name).iter().count() > 1;
             if ROUTING_HEADERS.iter().any(doubled) {
-                return Err((HEADER_MISMATCH, "A routing header is there more than once."));
+                return Err((
+                    HEADER_MISMATCH,
+                    text!(language, "A routing header is there more than once."),
+                ));
             }
         }
         Era::Handshake => {
@@ -308,12 +338,18 @@ fn check_headers(headers: &HeaderMap, era: Era) -> Result<(), (i32, &'static str
                 .get(VERSION_HEADER)
                 .map(|value| value.to_str().unwrap_or_default());
             if named.is_some_and(|version| !SERVED_VERSIONS.contains(&version.trim())) {
-                let message = "`MCP-Protocol-Version` names a revision that is not served.";
+                let message = text!(
+                    language,
+                    "`MCP-Protocol-Version` names a revision that is not served."
+                );
                 return Err((INVALID_REQUEST, message));
             }
             let session = headers.get(SESSION_HEADER).map(http::HeaderValue::as_bytes);
             if session.is_some_and(|id| !is_session_id(id)) {
-                return Err((INVALID_REQUEST, "`Mcp-Session-Id` is not a session id."));
+                return Err((
+                    INVALID_REQUEST,
+                    text!(language, "`Mcp-Session-Id` is not a session id."),
+                ));
             }
         }
     }
@@ -326,26 +362,39 @@ fn is_session_id(id: &[u8]) -> bool {
 }
 
 /// The parameters that a method cannot do without, by name.
-fn required_text(method: &str) -> Option<(&'static str, &'static str)> {
+fn required_text(method: &str, language: Language) -> Option<(&'static str, &'static str)> {
     match method {
-        "tools/call" => Some(("name", "`params.name` must be the name of a tool.")),
-        "prompts/get" => Some(("name", "`params.name` must be the name of a prompt.")),
-        "resources/read" => Some(("uri", "`params.uri` must be the URI of a resource.")),
+        "tools/call" => Some((
+            "name",
+            text!(language, "`params.name` must be the name of a tool."),
+        )),
+        "prompts/get" => Some((
+            "name",
+            text!(language, "`params.name` must be the name of a prompt."),
+        )),
+        "resources/read" => Some((
+            "uri",
+            text!(language, "`params.uri` must be the URI of a resource."),
+        )),
         _ => None,
     }
 }
 
 /// Checks the parameters' shape and mends what clients are known to send: `null` for "nothing", and
 /// a tool's arguments as JSON text.
-fn mend_params(object: &Map<String, Value>, method: &str) -> Result<Option<Value>, &'static str> {
+fn mend_params(
+    object: &Map<String, Value>,
+    method: &str,
+    language: Language,
+) -> Result<Option<Value>, &'static str> {
     let none = Map::new();
     let given = object.get("params");
     let params = match given {
         None | Some(Value::Null) => &none,
         Some(Value::Object(params)) => params,
-        Some(_) => return Err("`params` must be an object."),
+        Some(_) => return Err(text!(language, "`params` must be an object.")),
     };
-    if let Some((name, message)) = required_text(method)
+    if let Some((name, message)) = required_text(method, language)
         && !params.get(name).is_some_and(Value::is_string)
     {
         return Err(message);
@@ -353,7 +402,7 @@ fn mend_params(object: &Map<String, Value>, method: &str) -> Result<Option<Value
     let meta_is_null = match params.get("_meta") {
         None | Some(Value::Object(_)) => false,
         Some(Value::Null) => true,
-        Some(_) => return Err("`params._meta` must be an object."),
+        Some(_) => return Err(text!(language, "`params._meta` must be an object.")),
     };
     let arguments = params
         .get("arguments")
@@ -364,9 +413,9 @@ fn mend_params(object: &Map<String, Value>, method: &str) -> Result<Option<Value
         Some(Value::Null) => Some(None),
         Some(Value::String(text)) => match serde_json::from_str(text) {
             Ok(Value::Object(arguments)) => Some(Some(arguments)),
-            _ => return Err("`params.arguments` must be an object."),
+            _ => return Err(text!(language, "`params.arguments` must be an object.")),
         },
-        Some(_) => return Err("`params.arguments` must be an object."),
+        Some(_) => return Err(text!(language, "`params.arguments` must be an object.")),
     };
     if !meta_is_null && new_arguments.is_none() && !given.is_some_and(Value::is_null) {
         return Ok(None);
@@ -433,7 +482,7 @@ mod tests {
         for (name, value) in pairs {
             headers.append(*name, HeaderValue::from_str(value).unwrap());
         }
-        read(&headers, body.as_bytes())
+        read(&headers, body.as_bytes(), Language::English)
     }
 
     fn code(pairs: &[(&'static str, &str)], body: &str) -> Option<i32> {
@@ -649,14 +698,14 @@ mod tests {
     proptest! {
         #[test]
         fn no_bytes_make_the_reader_panic(body in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let _ = read(&HeaderMap::new(), &body);
+            let _ = read(&HeaderMap::new(), &body, Language::English);
         }
 
         #[test]
         fn no_json_makes_the_reader_panic(text in "[\\[\\]{}\":,0-9a-z\\\\._/]{0,80}") {
-            let _ = read(&HeaderMap::new(), text.as_bytes());
+            let _ = read(&HeaderMap::new(), text.as_bytes(), Language::English);
             let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{text}}}"#);
-            let _ = read(&HeaderMap::new(), body.as_bytes());
+            let _ = read(&HeaderMap::new(), body.as_bytes(), Language::English);
         }
     }
 }

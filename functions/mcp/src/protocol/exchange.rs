@@ -2,20 +2,24 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use raglan_core::tool::Tool;
+use raglan_texts::Language;
 use rmcp::RoleServer;
 use rmcp::model::ErrorData;
 use rmcp::service::RequestContext;
+use tokio::time::Instant;
 
 use crate::authenticate::Caller;
 use crate::limit::DailyQuotaUsedUp;
 use crate::record::CallRecord;
+use crate::trail::Intents;
 
 /// Travels in the request's extensions to the handlers.
 #[derive(Debug)]
 pub struct Exchange {
+    /// The language of what the caller is told.
+    pub language: Language,
     /// Who asks.
     pub caller: Caller,
     /// The tools whose daily quota the caller has used up.
@@ -24,10 +28,10 @@ pub struct Exchange {
     pub record: Arc<CallRecord>,
     /// The request's id, for error texts.
     pub request_id: String,
-    /// How long the work may take.
-    pub time_left: Duration,
-    /// Audited parameters are cut after this many characters.
-    pub parameters_max_chars: usize,
+    /// When the work must be over.
+    pub until: Instant,
+    /// Announces calls before they are made; only where the trail is a condition of the answer.
+    pub intents: Option<Arc<Intents>>,
 }
 
 impl Exchange {
@@ -35,13 +39,28 @@ impl Exchange {
     #[must_use]
     pub fn element(&self) -> Self {
         Self {
+            language: self.language,
             caller: self.caller.clone(),
             used_up: self.used_up.clone(),
             record: self.record.element(),
             request_id: self.request_id.clone(),
-            time_left: self.time_left,
-            parameters_max_chars: self.parameters_max_chars,
+            until: self.until,
+            intents: self.intents.clone(),
         }
+    }
+
+    /// Writes down that the call in the record is about to be made, where that is a condition of it.
+    ///
+    /// # Errors
+    /// An internal error: the call must not be made, and the whole answer becomes a 503.
+    pub async fn announce(&self) -> Result<(), ErrorData> {
+        let Some(intents) = &self.intents else {
+            return Ok(());
+        };
+        intents.announce(&self.record).await.map_err(|unrecorded| {
+            self.record.not_announced();
+            ErrorData::internal_error(unrecorded.to_string(), None)
+        })
     }
 
     /// The exchange that a handler's request belongs to.

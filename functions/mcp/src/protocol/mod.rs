@@ -17,32 +17,39 @@ use futures::future::join_all;
 use http::header::{ACCEPT, CONTENT_TYPE, HOST};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
+use raglan_texts::{Language, text};
+use rmcp::ServerHandler;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use serde_json::Value;
 
 use self::envelope::{
-    Body, Envelope, EnvelopeFault, INTERNAL_ERROR, INVALID_REQUEST, Message, SESSION_HEADER,
+    Body, Envelope, EnvelopeFault, INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, Message,
+    SESSION_HEADER,
 };
 use self::exchange::Exchange;
-use self::server::Server;
 use crate::record::CallRecord;
 use crate::reply::{Reply, empty_reply, json_rpc_error};
-use crate::tools::Services;
 
 /// Longer than any tool may take: only a fault in the library itself is caught by it.
 const LIBRARY_GRACE: Duration = Duration::from_millis(400);
 
-/// The protocol layer.
-pub struct Protocol {
-    service: StreamableHttpService<Server, NeverSessionManager>,
+/// The library's answer to an unknown method holds the method and the id, which both come from a
+/// request. Longer answers are not looked at.
+const UNKNOWN_METHOD_MAX_BYTES: usize = 4 * 1024;
+/// An unknown method is repeated in the error up to here.
+const METHOD_SHOWN_CHARS: usize = 80;
+
+/// The protocol layer in front of a server: the product's ([`server::Server`]), or the conformance
+/// suite's in `tests/conformance`. A server is cloned for every request.
+pub struct Protocol<S> {
+    service: StreamableHttpService<S, NeverSessionManager>,
 }
 
-impl Protocol {
-    /// The protocol layer over these services.
+impl<S: ServerHandler + Clone> Protocol<S> {
+    /// The protocol layer in front of this server.
     #[must_use]
-    pub fn new(services: Arc<Services>, max_body_bytes: usize) -> Self {
-        let server = Server::new(services);
+    pub fn new(server: S, max_body_bytes: usize) -> Self {
         // Host and Origin are judged at the edge; Lambda's host names are not known beforehand.
         let config = StreamableHttpServerConfig::default()
             .with_legacy_session_mode(false)
@@ -64,7 +71,7 @@ impl Protocol {
         exchange: Arc<Exchange>,
         session_id: impl FnOnce() -> Option<String>,
     ) -> Reply {
-        match envelope::read(headers, body) {
+        match envelope::read(headers, body, exchange.language) {
             Ok(Body::Single(envelope)) => {
                 let opens_session = envelope.opens_session();
                 let mut reply = self.answer_one(headers, body, envelope, exchange).await;
@@ -126,7 +133,7 @@ impl Protocol {
         envelope: Envelope,
         exchange: Arc<Exchange>,
     ) -> Reply {
-        let record = Arc::clone(&exchange.record);
+        let (record, language) = (Arc::clone(&exchange.record), exchange.language);
         let (id, method, replaced) = match envelope.message {
             // There is no state that a notification or a response could change.
             Message::Notification { method } => {
@@ -142,11 +149,11 @@ impl Protocol {
         };
         record.method(&method, envelope.meta_version.as_deref());
         let body = replaced.map_or_else(|| body.clone(), |message| message.to_string().into());
-        let patience = exchange.time_left + LIBRARY_GRACE;
+        let until = exchange.until + LIBRARY_GRACE;
         let request = library_request(headers, body, exchange);
         let work = AssertUnwindSafe(self.call_library(request)).catch_unwind();
-        match tokio::time::timeout(patience, work).await {
-            Ok(Ok(reply)) => in_json(&reply, &id),
+        match tokio::time::timeout_at(until, work).await {
+            Ok(Ok(reply)) => in_json(&reply, &id, &method, language),
             outcome => {
                 tracing::error!(timed_out = outcome.is_err(), "the protocol library failed");
                 record.failed("internal_error");
@@ -154,7 +161,7 @@ impl Protocol {
                     StatusCode::OK,
                     Some(id),
                     INTERNAL_ERROR,
-                    "Something went wrong here.",
+                    text!(language, "Something went wrong here."),
                 )
             }
         }
@@ -207,12 +214,16 @@ fn library_request(
 }
 
 /// The library answers some faults in plain text; clients that negotiate need a JSON-RPC body.
-fn in_json(reply: &Reply, id: &Value) -> Reply {
+fn in_json(reply: &Reply, id: &Value, method: &str, language: Language) -> Reply {
     let declared = reply
         .headers()
         .get(CONTENT_TYPE)
         .and_then(|value| value.to_str().ok());
     if declared.is_some_and(|declared| declared.starts_with("application/json")) {
+        if is_unknown_method(reply.body()) {
+            let message = unknown_method(method, language);
+            return json_rpc_error(reply.status(), Some(id.clone()), METHOD_NOT_FOUND, &message);
+        }
         let mut slim = Reply::new(reply.body().clone());
         *slim.status_mut() = reply.status();
         slim.headers_mut()
@@ -228,7 +239,7 @@ fn in_json(reply: &Reply, id: &Value) -> Reply {
             status,
             Some(id.clone()),
             INVALID_REQUEST,
-            "The request is not valid.",
+            text!(language, "The request is not valid."),
         );
     }
     tracing::error!(%status, "the protocol library answered in no JSON");
@@ -236,6 +247,27 @@ fn in_json(reply: &Reply, id: &Value) -> Reply {
         StatusCode::OK,
         Some(id.clone()),
         INTERNAL_ERROR,
-        "Something went wrong here.",
+        text!(language, "Something went wrong here."),
+    )
+}
+
+/// Whether this is the library's error for a method that is not served. Its text is the bare method.
+fn is_unknown_method(body: &[u8]) -> bool {
+    if body.len() > UNKNOWN_METHOD_MAX_BYTES {
+        return false;
+    }
+    let answer: Value = serde_json::from_slice(body).unwrap_or_default();
+    answer["error"]["code"] == METHOD_NOT_FOUND
+}
+
+fn unknown_method(method: &str, language: Language) -> String {
+    let mut shown: String = method.chars().take(METHOD_SHOWN_CHARS).collect();
+    if shown.len() < method.len() {
+        shown.push('…');
+    }
+    text!(
+        language,
+        "unknown method {method}",
+        method = format_args!("{shown:?}")
     )
 }

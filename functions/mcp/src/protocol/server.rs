@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use raglan_core::tool::Tool;
+use raglan_texts::text;
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestParams,
     CompleteResult, CompletionInfo, ContentBlock, ErrorData, GetPromptRequestParams,
@@ -18,7 +19,6 @@ use rmcp::model::{
 use rmcp::service::RequestContext;
 use rmcp::{RoleServer, ServerHandler};
 use serde_json::{Map, Value, json};
-use tokio::time::Instant;
 
 use super::descriptions;
 use super::envelope::MODERN_VERSION;
@@ -49,14 +49,18 @@ impl Server {
         ToolCall {
             services: &self.services,
             caller: &exchange.caller,
-            engines_until: Instant::now() + exchange.time_left.saturating_sub(RESERVED_FOR_MERGING),
+            engines_until: exchange
+                .until
+                .checked_sub(RESERVED_FOR_MERGING)
+                .unwrap_or(exchange.until),
+            traceparent: exchange.record.traceparent(),
         }
     }
 }
 
 impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {
-        descriptions::server()
+        descriptions::server(self.services.language)
     }
 
     fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {
@@ -70,7 +74,7 @@ impl ServerHandler for Server {
     ) -> Result<ListToolsResult, ErrorData> {
         let exchange = Exchange::of(&context)?;
         only_page(request, &exchange)?;
-        let permitted = descriptions::TOOLS
+        let permitted = descriptions::tools(exchange.language)
             .iter()
             .filter(|(tool, _)| exchange.caller.grant.permit_tool(*tool).is_ok());
         let shown = permitted.map(|(_, shown)| shown.clone()).collect();
@@ -89,14 +93,20 @@ impl ServerHandler for Server {
         let exchange = Exchange::of(&context)?;
         let arguments = request.arguments.unwrap_or_default();
         let record = &exchange.record;
-        record.tool_call(&request.name, &arguments, exchange.parameters_max_chars);
+        record.tool_call(&request.name, &arguments);
         let Some(tool) = Tool::from_name(&request.name) else {
             record.failed("unknown_tool");
-            let message = "There is no tool of this name. tools/list names the tools.";
+            let message = text!(
+                exchange.language,
+                "There is no tool of this name. tools/list names the tools."
+            );
             return Err(ErrorData::invalid_params(message, None));
         };
         if let Err(denial) = exchange.caller.grant.permit_tool(tool) {
-            return Err(denied(record, denial));
+            return Err(denied(record, denial, exchange.language));
+        }
+        if !exchange.used_up.contains_key(&tool) {
+            exchange.announce().await?;
         }
         let call = self.call(&exchange);
         let work = Box::pin(async {
@@ -143,7 +153,7 @@ impl ServerHandler for Server {
         only_page(request, &exchange)?;
         let offered = prompts::is_offered(&self.call(&exchange));
         let shown = if offered {
-            vec![descriptions::prompt()]
+            vec![descriptions::prompt(exchange.language)]
         } else {
             Vec::new()
         };
@@ -161,10 +171,10 @@ impl ServerHandler for Server {
     ) -> Result<GetPromptResponse, ErrorData> {
         let exchange = Exchange::of(&context)?;
         let arguments = request.arguments.unwrap_or_default();
-        let accessed = json!({ "name": request.name, "arguments": arguments });
-        exchange
-            .record
-            .access(&accessed, exchange.parameters_max_chars);
+        exchange.record.access(&Map::from_iter([
+            ("name".to_owned(), request.name.as_str().into()),
+            ("arguments".to_owned(), arguments.clone().into()),
+        ]));
         let call = self.call(&exchange);
         let known = request.name == prompts::ANSWER_FROM_KNOWLEDGE_BASE;
         if !known || !prompts::is_offered(&call) {
@@ -174,10 +184,11 @@ impl ServerHandler for Server {
                 exchange.record.failed("unknown_prompt");
             }
             return Err(ErrorData::invalid_params(
-                "There is no prompt of this name.",
+                text!(exchange.language, "There is no prompt of this name."),
                 None,
             ));
         }
+        exchange.announce().await?;
         let text = guarded(
             &exchange,
             prompts::answer_from_knowledge_base(&call, &arguments),
@@ -185,7 +196,7 @@ impl ServerHandler for Server {
         .await
         .map_err(|failure| tell_in_protocol(&failure, &exchange))?;
         let mut result = GetPromptResult::new(vec![PromptMessage::new_text(Role::User, text)])
-            .with_description(prompts::DESCRIPTION);
+            .with_description(prompts::description(exchange.language));
         result.meta = result_meta(&context, None);
         Ok(result.into())
     }
@@ -217,7 +228,7 @@ impl ServerHandler for Server {
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
         let exchange = Exchange::of(&context)?;
         only_page(request, &exchange)?;
-        let shown = descriptions::resource_templates();
+        let shown = descriptions::resource_templates(exchange.language);
         let mut result = ListResourceTemplatesResult::with_all_items(shown)
             .with_ttl_ms(0)
             .with_cache_scope(CacheScope::Private);
@@ -232,10 +243,9 @@ impl ServerHandler for Server {
     ) -> Result<ReadResourceResponse, ErrorData> {
         let exchange = Exchange::of(&context)?;
         let record = &exchange.record;
-        record.access(
-            &json!({ "uri": request.uri }),
-            exchange.parameters_max_chars,
-        );
+        let uri = request.uri.as_str().into();
+        record.access(&Map::from_iter([("uri".to_owned(), uri)]));
+        exchange.announce().await?;
         let call = self.call(&exchange);
         let found = guarded(&exchange, resources::read(&call, &request.uri))
             .await
@@ -244,7 +254,7 @@ impl ServerHandler for Server {
             record.denied("resource_not_permitted");
             let uri = json!({ "uri": request.uri });
             return Err(ErrorData::resource_not_found(
-                "resource not found",
+                text!(exchange.language, "resource not found"),
                 Some(uri),
             ));
         };
@@ -276,7 +286,10 @@ impl ServerHandler for Server {
         if !known {
             exchange.record.failed("unknown_reference");
             return Err(ErrorData::invalid_params(
-                "There is nothing of this name to complete.",
+                text!(
+                    exchange.language,
+                    "There is nothing of this name to complete."
+                ),
                 None,
             ));
         }
@@ -304,7 +317,7 @@ async fn guarded<T>(
     exchange: &Exchange,
     work: impl Future<Output = Result<T, ToolError>>,
 ) -> Result<T, Failure> {
-    match tokio::time::timeout(exchange.time_left, AssertUnwindSafe(work).catch_unwind()).await {
+    match tokio::time::timeout_at(exchange.until, AssertUnwindSafe(work).catch_unwind()).await {
         Ok(Ok(result)) => Ok(result?),
         Ok(Err(_panic)) => Err(Failure::Panicked),
         Err(_elapsed) => Err(Failure::TimedOut),
@@ -331,7 +344,7 @@ fn only_page(
     }
     exchange.record.failed("invalid_cursor");
     Err(ErrorData::invalid_params(
-        "The cursor is not valid here.",
+        text!(exchange.language, "The cursor is not valid here."),
         None,
     ))
 }

@@ -2,25 +2,27 @@
 //! number, one string for a list of one, JSON text for an object), strict in everything else. All
 //! problems are collected, so that a model can mend its call in one go.
 
-use std::fmt::Write as _;
-
+use raglan_texts::{Language, text};
 use serde_json::{Map, Value};
 
 /// What is wrong with the arguments, in words that the caller's model can act on.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{}", describe(.problems))]
+#[error("the arguments are not valid: {}", .problems.join(" "))]
 pub struct InvalidArguments {
-    /// One sentence for each problem.
+    /// One sentence for each problem, in the language of the call.
     pub problems: Vec<String>,
 }
 
-fn describe(problems: &[String]) -> String {
-    let mut text = String::from("The arguments are not valid.");
-    for problem in problems {
-        // Writing to a string cannot fail.
-        let _ = write!(text, " {problem}.");
+impl InvalidArguments {
+    /// What the caller is told.
+    #[must_use]
+    pub fn told(&self, language: Language) -> String {
+        text!(
+            language,
+            "The arguments are not valid. {problems}",
+            problems = self.problems.join(" ")
+        )
     }
-    text
 }
 
 /// A reader of one call's arguments. Ask for every field, then call [`Arguments::finish`]: fields
@@ -29,6 +31,7 @@ fn describe(problems: &[String]) -> String {
 pub struct Arguments<'a> {
     values: &'a Map<String, Value>,
     path: &'static str,
+    language: Language,
     known: Vec<&'static str>,
     problems: Vec<String>,
 }
@@ -36,10 +39,15 @@ pub struct Arguments<'a> {
 impl<'a> Arguments<'a> {
     /// Begins to read. `path` is put before the names in problems: `""` or `"filters."`.
     #[must_use]
-    pub const fn new(values: &'a Map<String, Value>, path: &'static str) -> Self {
+    pub const fn new(
+        values: &'a Map<String, Value>,
+        path: &'static str,
+        language: Language,
+    ) -> Self {
         Self {
             values,
             path,
+            language,
             known: Vec::new(),
             problems: Vec::new(),
         }
@@ -50,12 +58,13 @@ impl<'a> Arguments<'a> {
         match self.optional_text(name, max_chars) {
             Some(text) if !text.trim().is_empty() => text,
             Some(_) => {
-                self.problem(name, "must not be empty");
+                self.must_not_be_empty(name);
                 String::new()
             }
             None => {
                 if self.value(name).is_none() {
-                    self.problem(name, "is required");
+                    let name = self.path_to(name);
+                    self.problem(text!(self.language, "`{name}` is required.", name));
                 }
                 String::new()
             }
@@ -67,15 +76,22 @@ impl<'a> Arguments<'a> {
         self.known.push(name);
         match self.value(name)? {
             Value::String(text) if text.chars().nth(max_chars).is_some() => {
-                self.problem(
-                    name,
-                    &format!("must not be longer than {max_chars} characters"),
-                );
+                self.problem(text!(
+                    self.language,
+                    "`{name}` must not be longer than {max_chars} characters.",
+                    name = self.path_to(name),
+                    max_chars
+                ));
                 None
             }
             Value::String(text) => Some(text.clone()),
             other => {
-                self.problem(name, &format!("must be a string, not {}", kind(other)));
+                self.problem(text!(
+                    self.language,
+                    "`{name}` must be a string, not {kind}.",
+                    name = self.path_to(name),
+                    kind = kind(other, self.language)
+                ));
                 None
             }
         }
@@ -96,16 +112,24 @@ impl<'a> Arguments<'a> {
                     texts.push(text.clone());
                 }
                 _ => {
-                    let expected = format!(
-                        "must be a string of 1 to {max_chars} characters, or a list of such strings"
-                    );
-                    self.problem(name, &expected);
+                    self.problem(text!(
+                        self.language,
+                        "`{name}` must be a string of 1 to {max_chars} characters, or a list of such \
+                         strings.",
+                        name = self.path_to(name),
+                        max_chars
+                    ));
                     return Vec::new();
                 }
             }
         }
         if texts.len() > max_items {
-            self.problem(name, &format!("must not have more than {max_items} items"));
+            self.problem(text!(
+                self.language,
+                "`{name}` must not have more than {max_items} items.",
+                name = self.path_to(name),
+                max_items
+            ));
         }
         texts
     }
@@ -127,7 +151,12 @@ impl<'a> Arguments<'a> {
                 Some(number.min(9_007_199_254_740_992.0) as u64)
             }
             _ => {
-                self.problem(name, &format!("must be a whole number of at least {least}"));
+                self.problem(text!(
+                    self.language,
+                    "`{name}` must be a whole number of at least {least}.",
+                    name = self.path_to(name),
+                    least
+                ));
                 None
             }
         }
@@ -139,7 +168,12 @@ impl<'a> Arguments<'a> {
         let value = self.value(name)?;
         let number = as_number(value);
         if number.is_none() {
-            self.problem(name, &format!("must be a number, not {}", kind(value)));
+            self.problem(text!(
+                self.language,
+                "`{name}` must be a number, not {kind}.",
+                name = self.path_to(name),
+                kind = kind(value, self.language)
+            ));
         }
         number
     }
@@ -156,16 +190,39 @@ impl<'a> Arguments<'a> {
                     .as_str()
                     .and_then(|text| serde_json::from_str(text).ok());
                 parsed.unwrap_or_else(|| {
-                    self.problem(name, &format!("must be an object, not {}", kind(value)));
+                    self.problem(text!(
+                        self.language,
+                        "`{name}` must be an object, not {kind}.",
+                        name = self.path_to(name),
+                        kind = kind(value, self.language)
+                    ));
                     Map::new()
                 })
             }
         }
     }
 
-    /// Notes a problem that the caller of the reader found.
-    pub fn problem(&mut self, name: &str, what: &str) {
-        self.problems.push(format!("`{}{name}` {what}", self.path));
+    /// Notes a problem: a whole sentence in [`Arguments::language`].
+    pub fn problem(&mut self, sentence: String) {
+        self.problems.push(sentence);
+    }
+
+    /// Notes that a text is there and blank.
+    pub fn must_not_be_empty(&mut self, name: &str) {
+        let name = self.path_to(name);
+        self.problem(text!(self.language, "`{name}` must not be empty.", name));
+    }
+
+    /// A field's name as the caller knows it, with what it is nested in.
+    #[must_use]
+    pub fn path_to(&self, name: &str) -> String {
+        format!("{}{name}", self.path)
+    }
+
+    /// The language of problems.
+    #[must_use]
+    pub const fn language(&self) -> Language {
+        self.language
     }
 
     /// Takes over the problems of a nested reader.
@@ -187,10 +244,11 @@ impl<'a> Arguments<'a> {
             .collect();
         for name in unknown.into_iter().take(5) {
             let shown: String = name.chars().take(40).collect();
-            let known = self.known.join("`, `");
-            self.problems.push(format!(
-                "`{}{shown}` is not known here (known: `{known}`)",
-                self.path
+            self.problems.push(text!(
+                self.language,
+                "`{name}` is not known here (known: {known}).",
+                name = self.path_to(&shown),
+                known = as_code(&self.known)
             ));
         }
         if self.problems.is_empty() {
@@ -231,14 +289,19 @@ fn as_number(value: &Value) -> Option<f64> {
     .filter(|number| number.is_finite())
 }
 
-const fn kind(value: &Value) -> &'static str {
+/// Names as a list of code: `` `a`, `b` ``.
+pub fn as_code(names: &[&str]) -> String {
+    format!("`{}`", names.join("`, `"))
+}
+
+fn kind(value: &Value, language: Language) -> &'static str {
     match value {
         Value::Null => "null",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a string",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "an object",
+        Value::Bool(_) => text!(language, "a boolean"),
+        Value::Number(_) => text!(language, "a number"),
+        Value::String(_) => text!(language, "a string"),
+        Value::Array(_) => text!(language, "a list"),
+        Value::Object(_) => text!(language, "an object"),
     }
 }
 
@@ -267,7 +330,7 @@ mod tests {
             (json!(null), None),
         ] {
             let values = object(json!({ "top_k": value }));
-            let mut arguments = Arguments::new(&values, "");
+            let mut arguments = Arguments::new(&values, "", Language::English);
             assert_eq!(arguments.whole_number("top_k", 1), expected, "{value}");
             assert_eq!(arguments.finish(), Ok(()), "{value}");
         }
@@ -285,11 +348,11 @@ mod tests {
             json!("NaN"),
         ] {
             let values = object(json!({ "top_k": value }));
-            let mut arguments = Arguments::new(&values, "");
+            let mut arguments = Arguments::new(&values, "", Language::English);
             assert_eq!(arguments.whole_number("top_k", 1), None, "{value}");
             assert_eq!(
                 arguments.finish().unwrap_err().problems,
-                ["`top_k` must be a whole number of at least 1"],
+                ["`top_k` must be a whole number of at least 1."],
                 "{value}"
             );
         }
@@ -299,7 +362,7 @@ mod tests {
     fn one_text_is_a_list_of_one() {
         for value in [json!("a"), json!(["a"]), json!("[\"a\"]")] {
             let values = object(json!({ "kb_id": value }));
-            let mut arguments = Arguments::new(&values, "");
+            let mut arguments = Arguments::new(&values, "", Language::English);
             assert_eq!(arguments.texts("kb_id", 5, 64), ["a"], "{value}");
             assert_eq!(arguments.finish(), Ok(()));
         }
@@ -308,11 +371,11 @@ mod tests {
     #[test]
     fn every_problem_is_told_at_once() {
         let values = object(json!({ "query": 1, "kb_id": [1], "kb_ids": "x" }));
-        let mut arguments = Arguments::new(&values, "");
+        let mut arguments = Arguments::new(&values, "", Language::English);
         arguments.required_text("query", 10);
         arguments.texts("kb_id", 5, 64);
         arguments.required_text("question", 10);
-        insta::assert_snapshot!(arguments.finish().unwrap_err(), @"The arguments are not valid. `query` must be a string, not a number. `kb_id` must be a string of 1 to 64 characters, or a list of such strings. `question` is required. `kb_ids` is not known here (known: `query`, `kb_id`, `question`).");
+        insta::assert_snapshot!(arguments.finish().unwrap_err().told(Language::English), @"The arguments are not valid. `query` must be a string, not a number. `kb_id` must be a string of 1 to 64 characters, or a list of such strings. `question` is required. `kb_ids` is not known here (known: `query`, `kb_id`, `question`).");
     }
 
     proptest! {
@@ -320,7 +383,7 @@ mod tests {
         fn no_json_makes_the_reader_panic(text in "[\\[\\]{}\":,0-9a-z\\\\.e+-]{0,40}", number in any::<f64>()) {
             for value in [serde_json::from_str(&text).unwrap_or(Value::Null), json!(text), json!(number)] {
                 let values = object(json!({ "a": value }));
-                let mut arguments = Arguments::new(&values, "");
+                let mut arguments = Arguments::new(&values, "", Language::English);
                 arguments.whole_number("a", 1);
                 arguments.number("a");
                 arguments.texts("a", 3, 10);

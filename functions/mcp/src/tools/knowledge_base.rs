@@ -1,16 +1,17 @@
 //! A knowledge base as callers see it.
 
 use raglan_core::catalog::KnowledgeBase;
+use raglan_texts::{Language, text};
 use serde_json::{Value, json};
 
 /// JSON Schema of a knowledge base's fields.
-pub fn properties() -> Value {
+pub fn properties(language: Language) -> Value {
     json!({
         "id": { "type": "string" },
         "name": { "type": "string" },
         "description": { "type": "string" },
         "strategy": { "type": "string",
-            "description": "How passages are found: bm25 matches words." },
+            "description": text!(language, "How passages are found: bm25 matches words.") },
         "document_count": { "type": "integer", "minimum": 0 },
         "chunk_count": { "type": "integer", "minimum": 0 },
         "created_at": { "type": "string" },

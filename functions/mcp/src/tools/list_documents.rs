@@ -1,44 +1,56 @@
 //! `list_documents`: what documents there are.
 
 use raglan_core::access::Denial;
-use raglan_core::catalog::KnowledgeBase;
 use raglan_core::tool::Tool;
 use raglan_guard::SecuritySummary;
-use raglan_rag::backend::{Document, DocumentPage};
+use raglan_rag::backend::Document;
+use raglan_texts::{Language, text};
 use serde_json::{Map, Value, json};
 
 use super::arguments::Arguments;
-use super::list_knowledge_bases::{CURSOR_MAX_CHARS, cursor_schema, limit_schema, read_limit};
-use super::passages::{Labels, content_budget_bytes, findings_by_rule};
+use super::document_listing::{Listing, Position};
+use super::paging::{CURSOR_MAX_CHARS, cursor_schema, limit_schema, read_limit, truncated_schema};
+use super::passages::{Labels, findings_by_rule};
 use super::search::{kb_id_schema, read_kb_ids};
+use super::size::{Size, fitting};
 use super::{Definition, ToolCall, ToolError, ToolOutput};
-use crate::cursor::{CursorScope, InvalidCursor};
+use crate::cursor::CursorScope;
 
+/// What the cursor of a page may take: one with the longest position of an engine that is known.
+const CURSOR: Size = Size {
+    bytes: 12_288,
+    tokens: 3_500,
+};
 const LIMIT_DEFAULT: u64 = 50;
 const LIMIT_MAX: u64 = 200;
 
 pub const DEFINITION: Definition = Definition {
     tool: Tool::ListDocuments,
-    title: "List documents",
-    description: "Lists the documents of knowledge bases, with format, size and age. Use it to see \
-        what is there; use retrieve to find text.",
+    title: |language| text!(language, "List documents"),
+    description: |language| {
+        text!(
+            language,
+            "Lists the documents of knowledge bases, with format, size and age. Use it to see \
+             what is there; use retrieve to find text."
+        )
+    },
     input_schema,
     output_schema,
 };
 
-fn input_schema() -> Value {
+fn input_schema(language: Language) -> Value {
     json!({
         "type": "object",
         "additionalProperties": false,
         "properties": {
-            "kb_id": kb_id_schema(),
-            "cursor": cursor_schema(),
-            "limit": limit_schema(LIMIT_DEFAULT, LIMIT_MAX)
+            "kb_id": kb_id_schema(language),
+            "cursor": cursor_schema(language),
+            "limit": limit_schema(LIMIT_DEFAULT, LIMIT_MAX, language)
         }
     })
 }
 
-fn output_schema() -> Value {
+fn output_schema(language: Language) -> Value {
     json!({
         "type": "object",
         "required": ["items"],
@@ -62,7 +74,14 @@ fn output_schema() -> Value {
                     }
                 }
             },
-            "next_cursor": { "type": "string" }
+            "next_cursor": { "type": "string" },
+            "truncated": truncated_schema(language),
+            "partial": { "type": "boolean",
+                "description": text!(
+                    language,
+                    "Whether documents are missing because a knowledge base does not list them now."
+                ) },
+            "warnings": { "type": "array", "items": { "type": "string" } }
         }
     })
 }
@@ -71,7 +90,7 @@ pub async fn run(
     call: &ToolCall<'_>,
     arguments: &Map<String, Value>,
 ) -> Result<ToolOutput, ToolError> {
-    let mut reader = Arguments::new(arguments, "");
+    let mut reader = Arguments::new(arguments, "", call.services.language);
     let mut kb_ids = read_kb_ids(&mut reader);
     let cursor = reader.optional_text("cursor", CURSOR_MAX_CHARS);
     let limit = read_limit(&mut reader, LIMIT_DEFAULT, LIMIT_MAX);
@@ -93,117 +112,52 @@ pub async fn run(
         return Err(Denial::KnowledgeBase.into());
     }
     selected.sort_by(|a, b| a.id.cmp(&b.id));
-    let mut page = collect(call, &selected, position.as_ref(), limit).await?;
+    let mut listing = Listing::of(call, &selected, position, limit).await?;
 
-    let mut structured = Map::new();
-    let mut security = SecuritySummary::default();
+    let mut security = SecuritySummary::new(call.services.language);
     let mut labels = Labels::new(call.services.guard, &mut security);
-    let mut items: Vec<Value> = page
+    let mut items: Vec<Value> = listing
         .documents
         .iter()
-        .map(|(kb_id, document)| present(&mut labels, kb_id, document))
+        .map(|listed| present(&mut labels, &listed.behind.kb_id, &listed.document))
         .collect();
-    let fitting = fitting(&items, content_budget_bytes(call.services.max_result_bytes));
+    let mut structured = Map::new();
+    if !listing.warnings.is_empty() {
+        structured.insert("partial".to_owned(), true.into());
+        structured.insert("warnings".to_owned(), listing.warnings.clone().into());
+    }
+    let room = call.services.max_result.inside_envelope();
+    let room = room.without(Size::of(&structured));
+    let room = room.and_then(|room| room.without(CURSOR));
+    let fitting = fitting(&items, room.unwrap_or_default());
     if fitting < items.len() {
         items.truncate(fitting);
-        page.documents.truncate(fitting);
-        page.more = true;
+        listing.next = Some(listing.documents.swap_remove(fitting - 1).behind);
+        structured.insert("truncated".to_owned(), true.into());
     }
+    let result_count = items.len() as u64;
     structured.insert("items".to_owned(), items.into());
-    if let (true, Some((kb_id, document))) = (page.more, page.documents.last()) {
-        let next = cursors.seal(secret, &format!("{kb_id}/{}", document.id));
+    if let Some(next) = listing.next {
+        let next = cursors.seal(secret, &next.to_text());
         structured.insert("next_cursor".to_owned(), next.into());
     }
     Ok(ToolOutput {
         structured,
         knowledge_bases: selected.iter().map(|kb| kb.id.to_string()).collect(),
-        result_count: page.documents.len() as u64,
+        result_count,
         guard_findings: findings_by_rule(&security),
     })
 }
 
-/// How many of the items fit into this many bytes; at least one, so that every page leads on.
-fn fitting(items: &[Value], budget_bytes: usize) -> usize {
-    let mut used_bytes = 0;
-    let fit = items.iter().take_while(|item| {
-        used_bytes += item.to_string().len();
-        used_bytes <= budget_bytes
-    });
-    fit.count().max(1)
-}
-
-/// The last document of the page before.
-struct Position<'a> {
-    kb_id: &'a str,
-    document_id: &'a str,
-}
-
-impl<'a> Position<'a> {
-    fn parse(text: &'a str) -> Result<Self, InvalidCursor> {
-        let (kb_id, document_id) = text.split_once('/').ok_or(InvalidCursor)?;
-        Ok(Self { kb_id, document_id })
-    }
-}
-
-#[derive(Default)]
-struct Page {
-    documents: Vec<(String, Document)>,
-    more: bool,
-}
-
-/// Goes through the knowledge bases in the order of their ids until the page is full.
-async fn collect(
-    call: &ToolCall<'_>,
-    selected: &[&KnowledgeBase],
-    position: Option<&Position<'_>>,
-    limit: usize,
-) -> Result<Page, ToolError> {
-    let mut page = Page::default();
-    for knowledge_base in selected {
-        let kb_id = knowledge_base.id.as_str();
-        let after = match position {
-            Some(position) if kb_id < position.kb_id => continue,
-            Some(position) if kb_id == position.kb_id => Some(position.document_id),
-            _ => None,
-        };
-        let room = limit - page.documents.len();
-        if room == 0 {
-            page.more = true;
-            break;
-        }
-        let found = list_one(call, knowledge_base, after, room).await?;
-        page.documents
-            .extend(found.documents.into_iter().map(|d| (kb_id.to_owned(), d)));
-        if found.next.is_some() {
-            page.more = true;
-            break;
-        }
-    }
-    Ok(page)
-}
-
-async fn list_one(
-    call: &ToolCall<'_>,
-    knowledge_base: &KnowledgeBase,
-    after: Option<&str>,
-    limit: usize,
-) -> Result<DocumentPage, ToolError> {
-    let backend = call.services.backends.of(knowledge_base)?;
-    let kb_id = &knowledge_base.backend.id;
-    let engine_call = call.engine_call();
-    call.wait_for(backend.list_documents(kb_id, after, limit, &engine_call))
-        .await
-}
-
 fn present(labels: &mut Labels<'_>, kb_id: &str, document: &Document) -> Value {
     json!({
-        "id": document.id,
+        "id": labels.clean(&document.id),
         "kb_id": kb_id,
         "filename": labels.clean(&document.filename),
         "title": labels.clean(&document.title),
-        "format": document.format,
+        "format": labels.clean(&document.format),
         "size_bytes": document.size_bytes,
-        "status": document.status,
+        "status": labels.clean(&document.status),
         "created_at": document.created_at,
         "updated_at": document.updated_at,
     })

@@ -1,46 +1,41 @@
 //! `list_knowledge_bases`: what the key may use.
 
 use raglan_core::tool::Tool;
+use raglan_texts::{Language, text};
 use serde_json::{Map, Value, json};
 
 use super::arguments::Arguments;
+use super::paging::{CURSOR_MAX_CHARS, cursor_schema, limit_schema, read_limit, truncated_schema};
+use super::size::fitting;
 use super::{Definition, ToolCall, ToolError, ToolOutput, knowledge_base};
 use crate::cursor::CursorScope;
 
 const LIMIT_DEFAULT: u64 = 50;
 const LIMIT_MAX: u64 = 100;
-pub(super) const CURSOR_MAX_CHARS: usize = 1_000;
 
 pub const DEFINITION: Definition = Definition {
     tool: Tool::ListKnowledgeBases,
-    title: "List knowledge bases",
-    description: "Lists the knowledge bases that you may use, with what each one covers. Use it \
-        first when you do not know where to look.",
+    title: |language| text!(language, "List knowledge bases"),
+    description: |language| {
+        text!(
+            language,
+            "Lists the knowledge bases that you may use, with what each one covers. Use it \
+             first when you do not know where to look."
+        )
+    },
     input_schema,
     output_schema,
 };
 
-fn input_schema() -> Value {
+fn input_schema(language: Language) -> Value {
     json!({
         "type": "object",
         "additionalProperties": false,
-        "properties": { "cursor": cursor_schema(), "limit": limit_schema(LIMIT_DEFAULT, LIMIT_MAX) }
+        "properties": { "cursor": cursor_schema(language), "limit": limit_schema(LIMIT_DEFAULT, LIMIT_MAX, language) }
     })
 }
 
-/// JSON Schema of a `cursor` argument.
-pub(super) fn cursor_schema() -> Value {
-    json!({ "type": "string", "maxLength": CURSOR_MAX_CHARS,
-        "description": "next_cursor of the page before; leave it out for the first page." })
-}
-
-/// JSON Schema of a `limit` argument.
-pub(super) fn limit_schema(default: u64, most: u64) -> Value {
-    json!({ "type": "integer", "minimum": 1, "default": default,
-        "description": format!("How many at most; more than {most} counts as {most}.") })
-}
-
-fn output_schema() -> Value {
+fn output_schema(language: Language) -> Value {
     json!({
         "type": "object",
         "required": ["items"],
@@ -50,10 +45,11 @@ fn output_schema() -> Value {
                 "items": {
                     "type": "object",
                     "required": knowledge_base::REQUIRED,
-                    "properties": knowledge_base::properties()
+                    "properties": knowledge_base::properties(language)
                 }
             },
-            "next_cursor": { "type": "string" }
+            "next_cursor": { "type": "string" },
+            "truncated": truncated_schema(language)
         }
     })
 }
@@ -62,7 +58,7 @@ pub async fn run(
     call: &ToolCall<'_>,
     arguments: &Map<String, Value>,
 ) -> Result<ToolOutput, ToolError> {
-    let mut reader = Arguments::new(arguments, "");
+    let mut reader = Arguments::new(arguments, "", call.services.language);
     let cursor = reader.optional_text("cursor", CURSOR_MAX_CHARS);
     let limit = read_limit(&mut reader, LIMIT_DEFAULT, LIMIT_MAX);
     reader.finish()?;
@@ -79,13 +75,21 @@ pub async fn run(
         .all()
         .iter()
         .filter(|kb| after.as_deref().is_none_or(|after| kb.id.as_str() > after));
-    let page: Vec<_> = rest.by_ref().take(limit).collect();
+    let mut page: Vec<_> = rest.by_ref().take(limit).collect();
+    let mut items: Vec<Value> = page.iter().map(|kb| knowledge_base::present(kb)).collect();
+    let fitting = fitting(&items, call.services.max_result.inside_envelope());
+    let truncated = fitting < items.len();
+    items.truncate(fitting);
+    page.truncate(fitting);
     let mut structured = Map::new();
-    let items: Vec<Value> = page.iter().map(|kb| knowledge_base::present(kb)).collect();
     structured.insert("items".to_owned(), items.into());
-    if let (Some(_), Some(last)) = (rest.next(), page.last()) {
+    let more = truncated || rest.next().is_some();
+    if let (true, Some(last)) = (more, page.last()) {
         let next = cursors.seal(secret, last.id.as_str());
         structured.insert("next_cursor".to_owned(), next.into());
+    }
+    if truncated {
+        structured.insert("truncated".to_owned(), true.into());
     }
     Ok(ToolOutput {
         structured,
@@ -93,13 +97,4 @@ pub async fn run(
         result_count: page.len() as u64,
         guard_findings: std::collections::BTreeMap::new(),
     })
-}
-
-/// Reads `limit`, clamped to `most`.
-pub(super) fn read_limit(arguments: &mut Arguments<'_>, default: u64, most: u64) -> usize {
-    let limit = arguments
-        .whole_number("limit", 1)
-        .unwrap_or(default)
-        .min(most);
-    usize::try_from(limit).unwrap_or(usize::MAX)
 }

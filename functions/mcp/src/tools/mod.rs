@@ -2,31 +2,38 @@
 
 pub(crate) mod arguments;
 mod ask;
+mod document_listing;
 mod filters;
 mod get_knowledge_base;
 mod get_task;
+mod job_id;
 pub(crate) mod knowledge_base;
 mod list_documents;
 mod list_knowledge_bases;
+mod paging;
 pub(crate) mod passages;
 mod retrieve;
 pub(crate) mod search;
+pub mod size;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use raglan_core::access::{Denial, EffectiveScope};
+use raglan_core::catalog::KnowledgeBaseId;
 use raglan_core::clock::Clock;
 use raglan_core::random::{Random, RandomUnavailable};
 use raglan_core::tool::Tool;
 use raglan_guard::Guard;
 use raglan_rag::backend::{BackendError, EngineCall};
 use raglan_store::{CatalogStore, StoreError};
+use raglan_texts::Language;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 pub use arguments::InvalidArguments;
+pub use size::Size;
 
 use crate::ask_gate::{AskGate, AskRefused};
 use crate::authenticate::Caller;
@@ -47,8 +54,10 @@ pub struct Services {
     pub guard: Guard,
     /// Signs cursors.
     pub cursor_secret: CursorSecret,
+    /// The language of texts for people and models.
+    pub language: Language,
     /// Results are cut to stay below it.
-    pub max_result_bytes: usize,
+    pub max_result: Size,
     /// The time.
     pub clock: std::sync::Arc<dyn Clock>,
     /// The randomness.
@@ -64,6 +73,8 @@ pub struct ToolCall<'a> {
     /// Until when engines are waited for: a little before the whole call ends, so that what some of
     /// them found is not lost with the one that hangs.
     pub engines_until: Instant,
+    /// The trace that requests to engines belong to.
+    pub traceparent: String,
 }
 
 impl ToolCall<'_> {
@@ -83,7 +94,7 @@ impl ToolCall<'_> {
     pub(crate) fn engine_call(&self) -> EngineCall {
         EngineCall {
             time_left: self.time_left(),
-            traceparent: None,
+            traceparent: Some(self.traceparent.clone()),
         }
     }
 
@@ -137,6 +148,14 @@ pub enum ToolError {
     /// No engine gave an answer.
     #[error(transparent)]
     Backend(#[from] BackendError),
+    /// A knowledge base whose engine cannot apply a filter.
+    #[error("the engine of {kb_id} cannot filter by {filter:?}")]
+    UnsupportedFilter {
+        /// The knowledge base.
+        kb_id: KnowledgeBaseId,
+        /// The filter, in the engine's or the caller's words.
+        filter: String,
+    },
     /// A knowledge base names an engine that is not configured.
     #[error("no backend of kind {0:?} is configured")]
     UnknownBackend(String),
@@ -156,13 +175,13 @@ pub struct Definition {
     /// Which tool.
     pub tool: Tool,
     /// Name for people.
-    pub title: &'static str,
+    pub title: fn(Language) -> &'static str,
     /// What it is and when to use it, for the model.
-    pub description: &'static str,
+    pub description: fn(Language) -> &'static str,
     /// JSON Schema 2020-12 of the arguments.
-    pub input_schema: fn() -> Value,
+    pub input_schema: fn(Language) -> Value,
     /// JSON Schema 2020-12 of the structured result.
-    pub output_schema: fn() -> Value,
+    pub output_schema: fn(Language) -> Value,
 }
 
 /// Every tool, in the order of [`Tool::ALL`].
@@ -207,10 +226,22 @@ mod tests {
         assert_eq!(DEFINITIONS.map(|definition| definition.tool), Tool::ALL);
     }
 
+    fn in_all_languages() -> impl Iterator<Item = (Definition, Language)> {
+        let definitions = DEFINITIONS.into_iter();
+        definitions.zip(std::iter::repeat(Language::English)).chain(
+            DEFINITIONS
+                .into_iter()
+                .zip(std::iter::repeat(Language::Chinese)),
+        )
+    }
+
     #[test]
     fn every_schema_is_one_that_old_clients_can_compile() {
-        for definition in DEFINITIONS {
-            for schema in [(definition.input_schema)(), (definition.output_schema)()] {
+        for (definition, language) in in_all_languages() {
+            for schema in [
+                (definition.input_schema)(language),
+                (definition.output_schema)(language),
+            ] {
                 assert_eq!(schema["type"], "object", "{}", definition.tool);
                 assert!(schema["properties"].is_object(), "{}", definition.tool);
                 assert!(
@@ -219,14 +250,17 @@ mod tests {
                     definition.tool
                 );
             }
-            assert_eq!((definition.input_schema)()["additionalProperties"], false);
+            assert_eq!(
+                (definition.input_schema)(language)["additionalProperties"],
+                false
+            );
         }
     }
 
     #[test]
     fn every_input_field_is_described() {
-        for definition in DEFINITIONS {
-            let schema = (definition.input_schema)();
+        for (definition, language) in in_all_languages() {
+            let schema = (definition.input_schema)(language);
             for (name, field) in schema["properties"].as_object().unwrap() {
                 assert!(
                     field["description"].is_string(),

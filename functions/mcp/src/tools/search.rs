@@ -1,9 +1,11 @@
 //! What `retrieve` and `ask` have in common: the arguments that say where to look, and the looking.
 
 use futures::future::join_all;
-use raglan_core::catalog::KnowledgeBase;
-use raglan_rag::backend::{BackendError, Filters, RetrieveRequest};
+use raglan_core::catalog::{KnowledgeBase, KnowledgeBaseId};
+use raglan_rag::backend::{BackendError, Filters, Note, Retrieval, RetrieveRequest};
+use raglan_rag::filter_check::drop_what_breaks;
 use raglan_rag::merge::{Merged, merge};
+use raglan_texts::{Language, text};
 use serde_json::{Value, json};
 
 use super::arguments::Arguments;
@@ -16,13 +18,18 @@ pub const TOP_K_DEFAULT: u64 = 5;
 /// Most passages; more is clamped.
 pub const TOP_K_MAX: u64 = 50;
 const KB_IDS_MAX: usize = 100;
+/// Warnings in one result.
+const WARNINGS_MAX: usize = 20;
 /// Longest identifier that is looked at, in characters.
 pub const KB_ID_MAX_CHARS: usize = 200;
 
 /// JSON Schema of `kb_id`.
-pub fn kb_id_schema() -> Value {
+pub fn kb_id_schema(language: Language) -> Value {
     json!({
-        "description": "Search only this knowledge base, or these. Default: all that you may use.",
+        "description": text!(
+            language,
+            "Search only this knowledge base, or these. Default: all that you may use."
+        ),
         "anyOf": [
             { "type": "string", "minLength": 1 },
             { "type": "array", "items": { "type": "string", "minLength": 1 }, "maxItems": KB_IDS_MAX }
@@ -31,10 +38,13 @@ pub fn kb_id_schema() -> Value {
 }
 
 /// JSON Schema of `top_k`.
-pub fn top_k_schema() -> Value {
+pub fn top_k_schema(language: Language) -> Value {
     json!({
         "type": "integer", "minimum": 1, "default": TOP_K_DEFAULT,
-        "description": "How many passages at most; more than 50 counts as 50."
+        "description": text!(
+            language,
+            "How many passages at most; more than 50, or than the engine gives, is clamped."
+        )
     })
 }
 
@@ -72,76 +82,188 @@ impl Search {
         }
     }
 
+    /// Everything that decides what is found, as text: what a cursor is bound to.
+    pub fn question(&self) -> String {
+        let mut kb_ids = self.kb_ids.clone();
+        kb_ids.sort();
+        let (query, filters) = (&self.query, &self.filters);
+        format!(
+            "{query:?} {kb_ids:?} {} {:?} {filters:?}",
+            self.top_k, self.min_score
+        )
+    }
+
     /// Asks the engines of all selected knowledge bases at the same time.
     ///
     /// # Errors
-    /// [`ToolError`] when the caller may not, or when no engine gave an answer. Where some did and
-    /// some did not, the latter are in [`Found::warnings`].
+    /// [`ToolError`] when the caller may not, when an engine cannot apply a filter, or when no engine
+    /// gave an answer. Where some did and some did not, the latter are in [`Found::warnings`].
     pub async fn run(&self, call: &ToolCall<'_>) -> Result<Found, ToolError> {
+        let language = call.services.language;
         let scope = call.scope().await?;
         let selected = scope.select(&self.kb_ids)?;
         if selected.is_empty() {
             return Err(raglan_core::access::Denial::KnowledgeBase.into());
         }
-        let request = RetrieveRequest {
-            query: self.query.clone(),
-            top_k: self.top_k,
-            min_score: self.min_score,
-            filters: self.filters.clone(),
+        let answers = join_all(selected.iter().map(|kb| self.ask_one(call, kb))).await;
+        let mut found = Found {
+            top_k_clamped: self.top_k_clamped,
+            asked: selected.iter().map(|kb| kb.id.to_string()).collect(),
+            ..Found::default()
         };
-        let asked = selected.iter().map(|kb| kb.id.to_string()).collect();
-        let answers = join_all(selected.iter().map(|kb| ask_one(call, kb, &request))).await;
-        let (mut results, mut warnings, mut first_error) = (Vec::new(), Vec::new(), None);
+        let (mut results, mut failures) = (Vec::new(), Vec::new());
         for (knowledge_base, answer) in selected.iter().zip(answers) {
+            let kb_id = &knowledge_base.id;
             match answer {
-                Ok(retrieval) => results.push((knowledge_base.id.clone(), retrieval)),
+                Ok(answer) => {
+                    found.top_k_clamped |= answer.top_k_clamped;
+                    for note in &answer.retrieval.notes {
+                        found.partial |= matches!(note, Note::FilteredAgain(_));
+                        found.warnings.push(told(kb_id, note, language));
+                    }
+                    results.push((kb_id.clone(), answer.retrieval));
+                }
                 // Leaving a filter out would widen the result: the whole call ends.
-                Err(error @ ToolError::Backend(BackendError::UnsupportedFilter(_))) => {
-                    return Err(error);
+                Err(ToolError::Backend(BackendError::UnsupportedFilter(filter))) => {
+                    return Err(ToolError::UnsupportedFilter {
+                        kb_id: kb_id.clone(),
+                        filter,
+                    });
                 }
                 Err(error) => {
-                    tracing::warn!(kb_id = %knowledge_base.id, %error, "a knowledge base did not answer");
-                    warnings.push(format!(
-                        "Knowledge base `{}` did not answer; its passages are missing here.",
-                        knowledge_base.id
-                    ));
-                    first_error.get_or_insert(error);
+                    found.partial = true;
+                    found.warnings.push(did_not_answer(kb_id, &error, language));
+                    failures.push((kb_id, error));
                 }
             }
         }
-        match first_error {
-            Some(error) if results.is_empty() => Err(error),
-            _ => Ok(Found {
-                merged: merge(results, self.top_k),
-                asked,
-                warnings,
-            }),
+        cut_warnings(&mut found.warnings, language);
+        let mut failures = failures.into_iter().peekable();
+        // What ends the call is logged where the caller is told.
+        let ends_the_call = failures.next_if(|_| results.is_empty());
+        for (kb_id, error) in failures {
+            tracing::warn!(%kb_id, %error, "a knowledge base did not answer");
         }
+        if let Some((_, error)) = ends_the_call {
+            return Err(error);
+        }
+        found.merged = merge(results, self.top_k);
+        Ok(found)
+    }
+
+    /// Asks one engine for no more than it gives, and does not trust it with the filters.
+    async fn ask_one(
+        &self,
+        call: &ToolCall<'_>,
+        knowledge_base: &KnowledgeBase,
+    ) -> Result<Answer, ToolError> {
+        let backend = call.services.backends.of(knowledge_base)?;
+        let abilities = backend.abilities();
+        let request = RetrieveRequest {
+            query: self.query.clone(),
+            top_k: self.top_k.min(abilities.top_k_limit).max(1),
+            min_score: self.min_score,
+            filters: self.filters.clone(),
+        };
+        let engine_call = call.engine_call();
+        let work = backend.retrieve(&knowledge_base.backend.id, &request, &engine_call);
+        let mut retrieval = call.wait_for(work).await?;
+        drop_what_breaks(&self.filters, abilities.tells_metadata, &mut retrieval);
+        retrieval.passages.truncate(request.top_k);
+        // More of a text than a result may have is never shown.
+        let most_bytes = call.services.max_result.bytes;
+        for passage in &mut retrieval.passages {
+            let shown = passage.content.floor_char_boundary(most_bytes);
+            passage.content.truncate(shown);
+        }
+        Ok(Answer {
+            retrieval,
+            top_k_clamped: request.top_k < self.top_k,
+        })
     }
 }
 
+/// What one engine found.
+struct Answer {
+    retrieval: Retrieval,
+    /// Whether the engine gives fewer passages than were asked for.
+    top_k_clamped: bool,
+}
+
 /// What the engines found.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Found {
     /// The passages in one list.
     pub merged: Merged,
     /// The knowledge bases that were asked.
     pub asked: Vec<String>,
-    /// One sentence for each knowledge base that did not answer.
+    /// Whether passages are missing that another call may find: a knowledge base did not answer, or
+    /// its engine gave passages that break the filters.
+    pub partial: bool,
+    /// One sentence for each knowledge base that did not answer, or not quite as asked.
     pub warnings: Vec<String>,
+    /// Whether more passages were asked for than raglan, or one of the engines, gives.
+    pub top_k_clamped: bool,
+}
+
+/// Leaves out what nobody reads to the end, and says so.
+pub fn cut_warnings(warnings: &mut Vec<String>, language: Language) {
+    let left_out = warnings.len().saturating_sub(WARNINGS_MAX);
+    if left_out > 0 {
+        warnings.truncate(WARNINGS_MAX);
+        warnings.push(text!(
+            language,
+            "{left_out} more warnings are left out.",
+            left_out
+        ));
+    }
+}
+
+/// A warning about a knowledge base that did not answer.
+fn did_not_answer(kb_id: &KnowledgeBaseId, error: &ToolError, language: Language) -> String {
+    if matches!(error, ToolError::Backend(BackendError::TimedOut(_))) {
+        text!(
+            language,
+            "Knowledge base `{kb_id}` did not answer in time; its passages are missing here.",
+            kb_id
+        )
+    } else {
+        text!(
+            language,
+            "Knowledge base `{kb_id}` did not answer; its passages are missing here.",
+            kb_id
+        )
+    }
+}
+
+/// A warning about what an engine did otherwise than asked.
+fn told(kb_id: &KnowledgeBaseId, note: &Note, language: Language) -> String {
+    match note {
+        Note::QueryCut { max_chars } => text!(
+            language,
+            "Knowledge base `{kb_id}` takes queries of {max_chars} characters: only the beginning of \
+             this one was searched for.",
+            kb_id,
+            max_chars
+        ),
+        Note::WithoutSetting(setting) => text!(
+            language,
+            "Knowledge base `{kb_id}` was searched without its setting `{setting}`, which its engine \
+             refused.",
+            kb_id,
+            setting
+        ),
+        Note::FilteredAgain(count) => text!(
+            language,
+            "The engine of knowledge base `{kb_id}` gave {count} passages that break the filters; \
+             they were left out, and others that fit may be missing.",
+            kb_id,
+            count
+        ),
+    }
 }
 
 /// Reads `kb_id`: one identifier or several.
 pub fn read_kb_ids(arguments: &mut Arguments<'_>) -> Vec<String> {
     arguments.texts("kb_id", KB_IDS_MAX, KB_ID_MAX_CHARS)
-}
-
-async fn ask_one(
-    call: &ToolCall<'_>,
-    knowledge_base: &KnowledgeBase,
-    request: &RetrieveRequest,
-) -> Result<raglan_rag::backend::Retrieval, ToolError> {
-    let backend = call.services.backends.of(knowledge_base)?;
-    call.wait_for(backend.retrieve(&knowledge_base.backend.id, request, &call.engine_call()))
-        .await
 }

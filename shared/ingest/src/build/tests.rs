@@ -8,6 +8,7 @@ use raglan_rag::embedded::EmbeddedBackend;
 use tempfile::TempDir;
 
 use super::*;
+use crate::document::FILE_MAX_BYTES;
 
 /// A folder of documents and a place for the index.
 struct Fixture {
@@ -41,6 +42,7 @@ impl Fixture {
             source_dir: self.source.path().to_owned(),
             index_root: self.index.path().to_owned(),
             kb_id: KnowledgeBaseId::parse("kb").unwrap(),
+            reading: Reading::Changed,
         }
     }
 

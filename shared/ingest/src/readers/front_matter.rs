@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use raglan_core::clock::Timestamp;
+use raglan_texts::process_language;
 use saphyr::{LoadableYamlNode as _, Scalar, Yaml};
 use serde_json::Value;
 
@@ -73,10 +74,14 @@ impl FrontMatter {
             "title" => self.title = Some(text("title", &value)?),
             "uri" => self.uri = Some(text("uri", &value)?),
             "updated_at" => {
-                let moment = Timestamp::parse(&text("updated_at", &value)?).map_err(|error| {
+                let moment = Timestamp::parse(&text("updated_at", &value)?).map_err(|_| {
+                    let expected = raglan_texts::text!(
+                        process_language(),
+                        "expected a date (2026-11-30) or an RFC 3339 date-time (2026-11-30T08:15:00Z)"
+                    );
                     ReadError::FrontMatterField {
                         field: "updated_at",
-                        reason: error.to_string(),
+                        reason: expected.to_owned(),
                     }
                 })?;
                 self.updated_at = Some(moment);
@@ -95,7 +100,7 @@ fn text(field: &'static str, value: &Value) -> Result<String, ReadError> {
         Value::Number(number) => Ok(number.to_string()),
         _ => Err(ReadError::FrontMatterField {
             field,
-            reason: "expected a text".to_owned(),
+            reason: raglan_texts::text!(process_language(), "expected a text").to_owned(),
         }),
     }
 }

@@ -9,6 +9,7 @@ mod plain;
 use std::collections::BTreeMap;
 
 use raglan_core::clock::Timestamp;
+use raglan_texts::{process_language, text};
 use serde_json::Value;
 
 /// A kind of file that can be read.
@@ -100,13 +101,35 @@ impl Block {
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// Not UTF-8.
-    #[error("it is not UTF-8 text (byte {0} is not); convert it, for example with iconv")]
+    #[error(
+        "{}",
+        text!(
+            process_language(),
+            "it is not UTF-8 text (byte {at} is not); convert it, for example with iconv",
+            at = .0
+        )
+    )]
     NotUtf8(usize),
     /// The front matter is not YAML.
-    #[error("its front matter is not valid YAML: {0}")]
+    #[error(
+        "{}",
+        text!(
+            process_language(),
+            "its front matter is not valid YAML: {cause}",
+            cause = .0
+        )
+    )]
     FrontMatter(String),
     /// A field of the front matter has the wrong kind of value.
-    #[error("its front matter has an unusable {field:?}: {reason}")]
+    #[error(
+        "{}",
+        text!(
+            process_language(),
+            "its front matter has an unusable {field}: {reason}",
+            field = format_args!("{field:?}"),
+            reason = .reason
+        )
+    )]
     FrontMatterField {
         /// The field.
         field: &'static str,
@@ -114,10 +137,10 @@ pub enum ReadError {
         reason: String,
     },
     /// The PDF is damaged, encrypted or uses something that the library does not know.
-    #[error("the PDF cannot be read: {0}")]
+    #[error("{}", text!(process_language(), "the PDF cannot be read: {cause}", cause = .0))]
     Pdf(String),
     /// Nothing to index.
-    #[error("there is no text in it")]
+    #[error("{}", text!(process_language(), "there is no text in it"))]
     NoText,
 }
 

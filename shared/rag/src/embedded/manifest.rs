@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::{layout, tokenizer};
 
 /// Version of the layout, the schema and [`super::schema::StoredPassage`].
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;
 
 /// `manifest.json` of a generation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,13 +1,16 @@
 //! The engine that is part of raglan: full-text search (BM25) in files that lie beside the program.
 //!
 //! An index is built by `raglan index` and only read here. [`layout`] says where it lies, [`schema`]
-//! and [`tokenizer`] what is in it, [`manifest`] who can read it, [`writer`] how it is made.
+//! and [`tokenizer`] what is in it, [`manifest`] who can read it, [`writer`] how it is made, [`open`] how it is searched.
 
+mod attributes;
+mod filters;
 mod read_only_directory;
-mod search;
 
+pub mod highlight;
 pub mod layout;
 pub mod manifest;
+pub mod open;
 pub mod schema;
 pub mod tokenizer;
 pub mod writer;
@@ -19,12 +22,12 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use layout::Generation;
+use open::{IndexError, OpenIndex};
 use raglan_core::catalog::KnowledgeBaseId;
-use search::{IndexError, OpenIndex};
 
 use crate::backend::{
-    Abilities, Backend, BackendError, Comparison, DocumentPage, DocumentText, EngineCall,
-    Retrieval, RetrieveRequest, Statistics,
+    Abilities, Backend, BackendError, DocumentPage, DocumentText, EngineCall, Retrieval,
+    RetrieveRequest, Statistics,
 };
 
 /// The largest `top_k` of the embedded engine.
@@ -139,15 +142,6 @@ impl Backend for EmbeddedBackend {
         request: &'a RetrieveRequest,
         call: &'a EngineCall,
     ) -> BoxFuture<'a, Result<Retrieval, BackendError>> {
-        let unknown = request
-            .filters
-            .metadata
-            .iter()
-            .find(|condition| !matches!(condition.comparison, Comparison::OneOf(_)));
-        if let Some(condition) = unknown {
-            let error = BackendError::UnsupportedFilter(condition.field.clone());
-            return Box::pin(std::future::ready(Err(error)));
-        }
         let owned = request.clone();
         Box::pin(
             self.with_index(knowledge_base, call.time_left, move |index| {

@@ -4,15 +4,20 @@
 //! (bigrams), which needs no dictionary, costs nothing at start-up and finds words that no
 //! dictionary has. A passage is found by a pair, or by a character that stands alone in the query;
 //! the other characters only help to order what was found.
+//!
+//! An English word is found by its stem, in any of its forms; the form that the query has adds a
+//! little to the score.
 
 use std::collections::HashSet;
 
 use tantivy::tokenizer::{Token, TokenStream, Tokenizer};
 
 use crate::runs::{Run, runs};
+use crate::stem::english_stem;
+use crate::stop_words::is_stop_word;
 
 /// Name and version: an index made with another one cannot be searched with this one.
-pub const NAME: &str = "cjk-unigram-bigram/1";
+pub const NAME: &str = "cjk-unigram-bigram-english-stem/2";
 
 /// Longer words are cut, in the index and in the query alike.
 const WORD_MAX_CHARS: usize = 64;
@@ -29,7 +34,12 @@ pub fn index_terms(text: &str) -> Vec<String> {
     let mut terms = Vec::new();
     for run in runs(text) {
         match run {
-            Run::Word(word) => terms.push(bounded(word)),
+            Run::Word(word) => {
+                let word = bounded(word);
+                let stem = english_stem(&word);
+                terms.push(word);
+                terms.extend(stem);
+            }
             Run::Cjk(characters) => {
                 terms.extend(characters.iter().map(char::to_string));
                 terms.extend(
@@ -46,8 +56,14 @@ pub fn index_terms(text: &str) -> Vec<String> {
 /// What a query asks for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct QueryTerms {
-    /// A passage must hold one of these: words, pairs of characters, characters that stand alone.
+    /// A passage must hold one of these: words or their stems, pairs of characters, characters that
+    /// stand alone.
     pub words: Vec<String>,
+    /// The same for words that make up any question ("the", "what").
+    pub small_words: Vec<String>,
+    /// The words whose stems are asked for, as they were written: they add to the score of what was
+    /// found.
+    pub forms: Vec<String>,
     /// The characters of the pairs: they add to the score of what was found.
     pub characters: Vec<String>,
 }
@@ -59,10 +75,24 @@ pub fn query_terms(query: &str) -> QueryTerms {
         .char_indices()
         .nth(QUERY_MAX_CHARS)
         .map_or(query.len(), |(at, _)| at);
-    let (mut words, mut characters) = (Distinct::default(), Distinct::default());
+    let [mut words, mut small_words, mut forms, mut characters] = <[Distinct; 4]>::default();
     for run in runs(&query[..end]) {
         match run {
-            Run::Word(word) => words.add(bounded(word)),
+            Run::Word(word) => {
+                let word = bounded(word);
+                let kind = if is_stop_word(&word) {
+                    &mut small_words
+                } else {
+                    &mut words
+                };
+                match english_stem(&word) {
+                    Some(stem) => {
+                        kind.add(stem);
+                        forms.add(word);
+                    }
+                    None => kind.add(word),
+                }
+            }
             Run::Cjk(run) if run.len() == 1 => words.add(run[0].to_string()),
             Run::Cjk(run) => {
                 for pair in run.windows(2) {
@@ -76,6 +106,8 @@ pub fn query_terms(query: &str) -> QueryTerms {
     }
     QueryTerms {
         words: words.terms,
+        small_words: small_words.terms,
+        forms: forms.terms,
         characters: characters.terms,
     }
 }
@@ -159,6 +191,15 @@ mod tests {
     }
 
     #[test]
+    fn english_words_are_found_by_their_stem_in_any_form() {
+        assert_eq!(index_terms("Refunds v2s"), ["refunds", "refund", "v2s"]);
+        let terms = query_terms("those were refunded");
+        assert_eq!(terms.words, ["refund"]);
+        assert_eq!(terms.small_words, ["those", "were"]);
+        assert_eq!(terms.forms, ["refunded"]);
+    }
+
+    #[test]
     fn a_huge_query_is_bounded() {
         let words: String = (0..100_000)
             .flat_map(|n| ["w".to_owned(), n.to_string(), " ".to_owned()])
@@ -174,8 +215,9 @@ mod tests {
         #[test]
         fn every_query_term_of_a_text_is_among_its_index_terms(text in "\\PC{0,200}") {
             let index = index_terms(&text);
-            let QueryTerms { words, characters } = query_terms(&text);
-            for term in words.iter().chain(&characters) {
+            let terms = query_terms(&text);
+            let all = [terms.words, terms.small_words, terms.forms, terms.characters].concat();
+            for term in &all {
                 prop_assert!(index.contains(term), "{term}");
             }
         }

@@ -13,9 +13,10 @@ use tantivy::directory::MmapDirectory;
 use tantivy::indexer::SingleSegmentIndexWriter;
 use tantivy::{Index, TantivyDocument};
 
+use super::attributes::terms_of_metadata;
 use super::layout;
 use super::manifest::{FORMAT_VERSION, Manifest, tantivy_version};
-use super::schema::{IndexSchema, StoredPassage, attribute_terms};
+use super::schema::{IndexSchema, StoredPassage};
 use super::tokenizer;
 use crate::backend::Document;
 
@@ -142,11 +143,7 @@ impl IndexWriter {
         if let Some(section) = &passage.section {
             entry.add_text(schema.section, section);
         }
-        for term in passage
-            .metadata
-            .iter()
-            .flat_map(|(name, value)| attribute_terms(name, value))
-        {
+        for term in terms_of_metadata(&passage.metadata) {
             entry.add_text(schema.attribute, term);
         }
         if let Some(updated_at) = passage.updated_at {

@@ -8,8 +8,8 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use raglan_core::clock::Timestamp;
 use raglan_rag::backend::{
-    Abilities, Backend, BackendError, Document, DocumentPage, DocumentText, EngineCall, Passage,
-    Retrieval, RetrieveRequest, Statistics,
+    Abilities, Backend, BackendError, Document, DocumentPage, DocumentText, EngineCall,
+    FilterAbilities, Job, Note, Passage, Retrieval, RetrieveRequest, Statistics,
 };
 
 use super::world::NOW;
@@ -19,6 +19,10 @@ use super::world::NOW;
 pub enum Behaviour {
     /// Gives these passages, whatever is asked.
     Passages(Vec<Passage>),
+    /// Gives these passages, and says that it did something otherwise than asked.
+    Noted(Vec<Passage>, Vec<Note>),
+    /// Lists the documents of these passages in their order, at most so many at a time.
+    InPages(Vec<Passage>, usize),
     /// Finds nothing.
     Empty,
     /// Panics with a text that nobody may see.
@@ -32,16 +36,74 @@ pub enum Behaviour {
 }
 
 /// The engine of kind [`ScriptedEngine::KIND`]. Without an order it finds nothing.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct ScriptedEngine {
+    abilities: Abilities,
+    filters: FilterAbilities,
     behaviours: Mutex<HashMap<String, Behaviour>>,
+    jobs: Mutex<HashMap<String, (String, Job)>>,
     requests: Mutex<Vec<RetrieveRequest>>,
+    traceparents: Mutex<Vec<Option<String>>>,
     calls: AtomicUsize,
 }
 
 impl ScriptedEngine {
     /// The name of this kind of engine in the catalogue.
     pub const KIND: &'static str = "scripted";
+    /// The name of the kind that can do little.
+    pub const POOR_KIND: &'static str = "poor";
+
+    /// An engine that can do everything.
+    pub fn able() -> Self {
+        Self::with(
+            Abilities {
+                top_k_limit: 50,
+                query_max_chars: None,
+                tells_metadata: true,
+                lists_documents: true,
+                reads_documents: true,
+            },
+            FilterAbilities::ALL,
+        )
+    }
+
+    /// An engine that gives two passages, tells no metadata and lists nothing.
+    pub fn poor() -> Self {
+        Self::with(
+            Abilities {
+                top_k_limit: 2,
+                query_max_chars: Some(250),
+                tells_metadata: false,
+                lists_documents: false,
+                reads_documents: false,
+            },
+            FilterAbilities {
+                fields: &["domain"],
+                operators: &[],
+            },
+        )
+    }
+
+    fn with(abilities: Abilities, filters: FilterAbilities) -> Self {
+        Self {
+            abilities,
+            filters,
+            behaviours: Mutex::default(),
+            jobs: Mutex::default(),
+            requests: Mutex::default(),
+            traceparents: Mutex::default(),
+            calls: AtomicUsize::new(0),
+        }
+    }
+
+    /// From now on this job indexes the knowledge base.
+    pub fn run_job(&self, knowledge_base: &str, job_id: &str, job: Job) {
+        let entry = (job_id.to_owned(), job);
+        self.jobs
+            .lock()
+            .unwrap()
+            .insert(knowledge_base.to_owned(), entry);
+    }
 
     /// From now on the engine does this for the knowledge base.
     pub fn order(&self, knowledge_base: &str, behaviour: Behaviour) {
@@ -61,11 +123,18 @@ impl ScriptedEngine {
         self.requests.lock().unwrap().clone()
     }
 
+    /// The `traceparent` of each search.
+    pub fn traceparents(&self) -> Vec<Option<String>> {
+        self.traceparents.lock().unwrap().clone()
+    }
+
     async fn obey(&self, knowledge_base: &str) -> Result<Vec<Passage>, BackendError> {
         self.calls.fetch_add(1, Ordering::SeqCst);
         let behaviour = self.behaviours.lock().unwrap().get(knowledge_base).cloned();
         match behaviour.unwrap_or(Behaviour::Empty) {
-            Behaviour::Passages(passages) => Ok(passages),
+            Behaviour::Passages(passages)
+            | Behaviour::Noted(passages, _)
+            | Behaviour::InPages(passages, _) => Ok(passages),
             Behaviour::Empty => Ok(Vec::new()),
             Behaviour::Panics => panic!("a panic with a secret-of-the-engine in it"),
             Behaviour::Hangs => {
@@ -82,28 +151,32 @@ impl ScriptedEngine {
 
 impl Backend for ScriptedEngine {
     fn abilities(&self) -> Abilities {
-        Abilities {
-            top_k_limit: 50,
-            query_max_chars: None,
-            tells_metadata: true,
-            lists_documents: true,
-            reads_documents: true,
-        }
+        self.abilities
+    }
+
+    fn filters(&self) -> FilterAbilities {
+        self.filters
     }
 
     fn retrieve<'a>(
         &'a self,
         knowledge_base: &'a str,
         request: &'a RetrieveRequest,
-        _call: &'a EngineCall,
+        call: &'a EngineCall,
     ) -> BoxFuture<'a, Result<Retrieval, BackendError>> {
+        let traceparent = call.traceparent.clone();
+        self.traceparents.lock().unwrap().push(traceparent);
         self.requests.lock().unwrap().push(request.clone());
         Box::pin(async move {
+            let notes = match self.behaviours.lock().unwrap().get(knowledge_base) {
+                Some(Behaviour::Noted(_, notes)) => notes.clone(),
+                _ => Vec::new(),
+            };
             let passages = self.obey(knowledge_base).await?;
             Ok(Retrieval {
                 matched: passages.len() as u64,
                 below_threshold: 0,
-                notes: Vec::new(),
+                notes,
                 passages,
             })
         })
@@ -116,19 +189,21 @@ impl Backend for ScriptedEngine {
         limit: usize,
         _call: &'a EngineCall,
     ) -> BoxFuture<'a, Result<DocumentPage, BackendError>> {
+        let most = match self.behaviours.lock().unwrap().get(knowledge_base) {
+            Some(Behaviour::InPages(_, most)) => *most,
+            _ => usize::MAX,
+        };
         Box::pin(async move {
             let passages = self.obey(knowledge_base).await?;
-            let mut documents: Vec<_> = passages.iter().map(document).collect();
-            documents.sort_by(|a, b| a.id.cmp(&b.id));
-            documents.dedup_by(|a, b| a.id == b.id);
-            documents.retain(|document| after.is_none_or(|after| document.id.as_str() > after));
-            let more = documents.len() > limit;
-            documents.truncate(limit);
-            let next = documents
-                .last()
-                .filter(|_| more)
-                .map(|last| last.id.clone());
-            Ok(DocumentPage { documents, next })
+            let start = match after {
+                None => 0,
+                Some(position) => position.strip_prefix("row ").unwrap().parse().unwrap(),
+            };
+            let end = passages.len().min(start + limit.min(most));
+            Ok(DocumentPage {
+                documents: passages[start..end].iter().map(document).collect(),
+                next: (end < passages.len()).then(|| format!("row {end}")),
+            })
         })
     }
 
@@ -164,6 +239,29 @@ impl Backend for ScriptedEngine {
                 ..Statistics::default()
             })
         })
+    }
+
+    fn job<'a>(
+        &'a self,
+        knowledge_base: &'a str,
+        job_id: &'a str,
+        _call: &'a EngineCall,
+    ) -> BoxFuture<'a, Result<Option<Job>, BackendError>> {
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        let jobs = self.jobs.lock().unwrap();
+        let job = jobs.get(knowledge_base).filter(|(id, _)| id == job_id);
+        let job = job.map(|(_, job)| job.clone());
+        Box::pin(std::future::ready(Ok(job)))
+    }
+
+    fn running_job<'a>(
+        &'a self,
+        knowledge_base: &'a str,
+        _call: &'a EngineCall,
+    ) -> BoxFuture<'a, Result<Option<String>, BackendError>> {
+        let jobs = self.jobs.lock().unwrap();
+        let id = jobs.get(knowledge_base).map(|(id, _)| id.clone());
+        Box::pin(std::future::ready(Ok(id)))
     }
 }
 

@@ -100,7 +100,8 @@ impl Request {
         }
     }
 
-    fn event(&self) -> Value {
+    /// The function-URL event.
+    pub fn event(&self) -> Value {
         let mut headers = self.headers.clone();
         headers.insert("host".to_owned(), HOST.to_owned());
         headers.insert("x-forwarded-for".to_owned(), "203.0.113.9".to_owned());

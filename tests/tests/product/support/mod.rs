@@ -1,13 +1,18 @@
 //! What the tests stand on: a whole system in memory, requests into it, and answers out of it.
 
 pub mod engine;
+pub mod environment;
 pub mod gate;
 pub mod knowledge;
 pub mod log;
 pub mod message;
+pub mod queue;
+pub mod timeline;
 pub mod world;
 
-pub use engine::{Behaviour, passage};
-pub use log::{capture_log, capture_own_log};
+pub use engine::{Behaviour, ScriptedEngine, passage};
+pub use environment::{Environment, Extensions};
+pub use log::{CapturedLog, capture_log, capture_own_log};
 pub use message::{Answer, Request, call, rpc};
+pub use queue::Mood;
 pub use world::{NOW, World, id};

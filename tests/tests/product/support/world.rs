@@ -1,7 +1,7 @@
 //! The whole system in memory: tables and queue as the template defines them, both functions, an
 //! embedded index, an engine that obeys the test, a clock that stands still and repeatable randomness.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -33,6 +33,7 @@ use tempfile::TempDir;
 use super::engine::{Behaviour, ScriptedEngine, passage};
 use super::gate::Gate;
 use super::knowledge::index_handbook;
+use super::queue::Queue;
 
 /// The moment at which the tests' clocks stand.
 pub const NOW: &str = "2026-11-30T08:15:00.000Z";
@@ -51,15 +52,21 @@ pub struct World {
     pub app: App,
     pub clock: Arc<ManualClock>,
     pub engine: Arc<ScriptedEngine>,
+    /// An engine of kind [`ScriptedEngine::POOR_KIND`]; no knowledge base is there from the start.
+    pub poor_engine: Arc<ScriptedEngine>,
     /// The function's way to DynamoDB.
     pub dynamodb: Gate,
     /// The function's way to SQS.
     pub sqs: Gate,
+    /// SQS itself, as well as a test lets it be.
+    pub queue: Queue,
     pub clients: AwsClients,
     pub resources: LocalResources,
     pub index_dir: PathBuf,
     /// Where the tables lie, when they lie in files.
     pub state_dir: PathBuf,
+    /// The function's environment.
+    pub variables: HashMap<&'static str, String>,
     key_seed: AtomicU64,
     _emulators: Emulators,
     _folder: TempDir,
@@ -162,15 +169,21 @@ impl World {
         change(&mut config);
 
         let dynamodb = Gate::before(&emulators.dynamodb_url).await;
-        let sqs = Gate::before(&emulators.sqs_url).await;
-        let engine = Arc::new(ScriptedEngine::default());
+        let queue = Queue::before(&emulators.sqs_url).await;
+        let sqs = Gate::before(&queue.url).await;
+        let engine = Arc::new(ScriptedEngine::able());
+        let poor_engine = Arc::new(ScriptedEngine::poor());
         let embedded_dir = config.index_dir.clone();
         let embedded = EmbeddedBackend::new(embedded_dir.clone());
-        let engines: [(String, Arc<dyn Backend>); 2] = [
+        let engines: [(String, Arc<dyn Backend>); 3] = [
             (BackendReference::EMBEDDED.to_owned(), Arc::new(embedded)),
             (
                 ScriptedEngine::KIND.to_owned(),
                 Arc::clone(&engine) as Arc<dyn Backend>,
+            ),
+            (
+                ScriptedEngine::POOR_KIND.to_owned(),
+                Arc::clone(&poor_engine) as Arc<dyn Backend>,
             ),
         ];
         let clock = Arc::new(ManualClock::at(Timestamp::parse(NOW).unwrap()));
@@ -185,12 +198,15 @@ impl World {
             app,
             clock,
             engine,
+            poor_engine,
             dynamodb,
             sqs,
+            queue,
             clients,
             resources,
             index_dir: embedded_dir,
             state_dir,
+            variables,
             key_seed: AtomicU64::new(1_000),
             _emulators: emulators,
             _folder: folder,
@@ -233,24 +249,12 @@ impl World {
         key_id: &str,
         change: impl FnOnce(&mut KeyRecord),
     ) {
+        let (id, name) = (key_id.to_owned(), format!("the key {key_id}"));
+        let now = self.clock.now();
         let mut record = KeyRecord {
-            key_hash: key.hash(),
-            key_id: key_id.to_owned(),
-            name: format!("the key {key_id}"),
-            fingerprint: key.fingerprint(),
-            owner: None,
             tools: Tool::ALL.into_iter().collect(),
             scope: ScopeKind::All,
-            kb_ids: BTreeSet::new(),
-            enabled: true,
-            created_at: self.clock.now(),
-            expires_at: None,
-            revoked_at: None,
-            last_used_at: None,
-            replaced_by: None,
-            grace_ends_at: None,
-            rate_limit: None,
-            daily_quotas: BTreeMap::new(),
+            ..KeyRecord::without_rights(key.hash(), key.fingerprint(), id, name, now)
         };
         change(&mut record);
         self.keys().put_new(&record).await.unwrap();

@@ -1,5 +1,7 @@
 //! `raglan index`: reads a folder, builds the embedded index, and writes catalogue entry and task.
 
+mod watch;
+
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
@@ -9,14 +11,17 @@ use raglan_core::clock::{Clock, SystemClock};
 use raglan_core::ids;
 use raglan_core::random::{Random, SystemRandom};
 use raglan_core::task::{Task, TaskError, TaskStatus};
-use raglan_ingest::build::{IndexOptions, IndexReport, Progress, index_folder};
+use raglan_ingest::build::{IndexOptions, IndexReport, Progress, Reading, index_folder};
 use raglan_store::CatalogStore;
 use raglan_store::catalog::PutMode;
 
 use crate::Outcome;
 use crate::arguments::IndexArguments;
+use crate::language::text;
 use crate::target::{MissingFolder, Target};
 use crate::terminal::{say, stop_signal, warn};
+
+use self::watch::State as WatchedState;
 
 /// How long a finished task can be looked up.
 const TASK_RETENTION_SECONDS: i64 = 30 * 24 * 3600;
@@ -38,6 +43,8 @@ pub struct IndexJob {
     pub description: Option<String>,
     /// Whose it is; `None` keeps whose it was.
     pub owner: Option<String>,
+    /// Which files are read.
+    pub reading: Reading,
 }
 
 /// Where a job's results go.
@@ -58,53 +65,76 @@ pub struct Destination<'a> {
 /// One line; the earlier index answers on.
 pub async fn run(arguments: IndexArguments) -> anyhow::Result<Outcome> {
     let job = IndexJob {
-        kb_id: KnowledgeBaseId::parse(&arguments.kb_id)
-            .with_context(|| format!("--kb {:?} cannot be used", arguments.kb_id))?,
+        kb_id: KnowledgeBaseId::parse(&arguments.kb_id).with_context(|| {
+            text!(
+                "--kb {kb_id} cannot be used",
+                kb_id = format_args!("{:?}", arguments.kb_id)
+            )
+        })?,
         folder: arguments.folder,
         name: arguments.name,
         description: arguments.description,
         owner: arguments.owner,
+        reading: if arguments.full {
+            Reading::All
+        } else {
+            Reading::Changed
+        },
+    };
+    let before = if arguments.watch {
+        Some(watch::state(&job.folder).await?)
+    } else {
+        None
     };
     let target = Target::open(&arguments.target, MissingFolder::Make).await?;
-    let result = index_into(&target, arguments.index_dir.as_deref(), &job).await;
+    let result = index_into(&target, arguments.index_dir.as_deref(), &job, before).await;
     target.close().await?;
-    let (task, report) = result?;
-    say(format_args!(
-        "{}: {} documents, {} passages, {} bytes, task {}",
-        job.kb_id, report.documents, report.chunks, report.size_bytes, task.id
+    result
+}
+
+fn report_result(job: &IndexJob, task: &Task, report: &IndexReport) -> Outcome {
+    say(text!(
+        "{kb_id}: {documents} documents ({unchanged} unchanged), {chunks} passages, {size_bytes} bytes, task {id}",
+        kb_id = job.kb_id,
+        documents = report.documents,
+        unchanged = report.unchanged,
+        chunks = report.chunks,
+        size_bytes = report.size_bytes,
+        id = task.id
     ));
     if report.skipped > 0 {
-        say(format_args!(
-            "{} other files were passed over.",
-            report.skipped
+        say(text!(
+            "{skipped} other files were passed over.",
+            skipped = report.skipped
         ));
     }
-    report_details(&report);
-    Ok(if report.failed.is_empty() {
+    report_details(report);
+    if report.failed.is_empty() {
         Outcome::Done
     } else {
         Outcome::Incomplete
-    })
+    }
 }
 
 /// Names the documents that were left out, and those in which the guard marked something.
 pub fn report_details(report: &IndexReport) {
     for failed in &report.failed {
-        warn(format_args!(
-            "left out: {}: {}",
-            failed.filename, failed.reason
+        warn(text!(
+            "left out: {filename}: {reason}",
+            filename = failed.filename,
+            reason = failed.reason
         ));
     }
     for marked in &report.marked {
         let rules: Vec<String> = marked
             .findings
             .iter()
-            .map(|(rule, passages)| format!("{rule} in {passages}"))
+            .map(|(rule, passages)| text!("{rule} in {passages}", rule, passages))
             .collect();
-        warn(format_args!(
-            "marked by the guard (passages): {}: {}",
-            marked.filename,
-            rules.join(", ")
+        warn(text!(
+            "marked by the guard (passages): {filename}: {rules}",
+            filename = marked.filename,
+            rules = rules.join(", ")
         ));
     }
 }
@@ -113,7 +143,8 @@ async fn index_into(
     target: &Target,
     index_dir: Option<&Path>,
     job: &IndexJob,
-) -> anyhow::Result<(Task, IndexReport)> {
+    before: Option<WatchedState>,
+) -> anyhow::Result<Outcome> {
     let index_dir = match index_dir {
         Some(folder) => folder,
         None => target.index_dir()?,
@@ -124,7 +155,12 @@ async fn index_into(
         clock: &SystemClock,
         random: &SystemRandom,
     };
-    index(job, &destination).await
+    let (task, report) = index(job, &destination).await?;
+    let outcome = report_result(job, &task, &report);
+    if let Some(before) = before {
+        watch::watch(job, before, &destination).await?;
+    }
+    Ok(outcome)
 }
 
 /// Indexes and writes down what came of it: a task that `get_task` shows, and the catalogue entry.
@@ -149,10 +185,10 @@ pub async fn index(job: &IndexJob, to: &Destination<'_>) -> anyhow::Result<(Task
     let built = tokio::select! {
         built = build(job, to.index_dir) => built,
         () = stop_signal() => {
-            let message = "The run was interrupted. The index of before answers on.";
+            let message = text!("The run was interrupted. The index of before answers on.");
             end(&mut task, TaskStatus::Failed, "interrupted", message.to_owned(), to.clock);
             to.catalog.put_task(&task, keep(&task)).await?;
-            warn("interrupted: the index of before answers on");
+            warn(text!("interrupted: the index of before answers on"));
             // The reader's thread would go on to publish what nobody wants any more.
             std::process::exit(INTERRUPTED);
         }
@@ -160,7 +196,7 @@ pub async fn index(job: &IndexJob, to: &Destination<'_>) -> anyhow::Result<(Task
     let report = match built {
         Ok(report) => report,
         Err(error) => {
-            let message = "No new index was built. The operator has the details.".to_owned();
+            let message = text!("No new index was built. The operator has the details.").to_owned();
             end(
                 &mut task,
                 TaskStatus::Failed,
@@ -194,6 +230,7 @@ async fn build(job: &IndexJob, index_dir: &Path) -> anyhow::Result<IndexReport> 
         source_dir: job.folder.clone(),
         index_root: index_dir.to_owned(),
         kb_id: job.kb_id.clone(),
+        reading: job.reading,
     };
     let work = tokio::task::spawn_blocking(move || {
         let bar = ProgressBar::no_length();
@@ -211,7 +248,7 @@ async fn build(job: &IndexJob, index_dir: &Path) -> anyhow::Result<IndexReport> 
     });
     Ok(work
         .await
-        .context("the indexing thread ended unexpectedly")??)
+        .context(text!("the indexing thread ended unexpectedly"))??)
 }
 
 fn end(task: &mut Task, status: TaskStatus, class: &str, message: String, clock: &dyn Clock) {
@@ -231,15 +268,19 @@ fn left_out(report: &IndexReport) -> String {
         .map(|file| file.filename.as_str())
         .collect();
     let more = report.failed.len().saturating_sub(NAMED_FAILURES);
-    let rest = if more > 0 {
-        format!(" and {more} more")
+    let names = names.join(", ");
+    if more > 0 {
+        text!(
+            "Documents that could not be read were left out: {names} and {more} more.",
+            names,
+            more
+        )
     } else {
-        String::new()
-    };
-    format!(
-        "Documents that could not be read were left out: {}{rest}.",
-        names.join(", ")
-    )
+        text!(
+            "Documents that could not be read were left out: {names}.",
+            names
+        )
+    }
 }
 
 /// The entry as it is, brought up to date, or a new one.
@@ -253,7 +294,10 @@ async fn catalogue_entry(
     let mut entry = known.unwrap_or_else(|| KnowledgeBase {
         id: job.kb_id.clone(),
         name: job.kb_id.to_string(),
-        description: format!("Documents of the knowledge base {}.", job.kb_id),
+        description: text!(
+            "Documents of the knowledge base {kb_id}.",
+            kb_id = job.kb_id
+        ),
         owner: None,
         backend: BackendReference {
             kind: BackendReference::EMBEDDED.to_owned(),
@@ -266,11 +310,11 @@ async fn catalogue_entry(
         updated_at: now,
     });
     if entry.backend.kind != BackendReference::EMBEDDED {
-        bail!(
-            "{} is answered by the backend {:?}, not by an embedded index: choose another --kb",
-            entry.id,
-            entry.backend.kind
-        );
+        bail!(text!(
+            "{id} is answered by the backend {kind}, not by an embedded index: choose another --kb",
+            id = entry.id,
+            kind = format_args!("{:?}", entry.backend.kind)
+        ));
     }
     if let Some(name) = &job.name {
         entry.name.clone_from(name);

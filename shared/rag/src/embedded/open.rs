@@ -1,26 +1,20 @@
 //! An open generation and how it is searched.
 
-use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use raglan_core::clock::Timestamp;
 use tantivy::collector::{Count, DocSetCollector, TopDocs};
-use tantivy::query::{
-    BooleanQuery, BoostQuery, ConstScoreQuery, Occur, Query, RangeQuery, TermQuery,
-};
+use tantivy::query::{BooleanQuery, BoostQuery, Occur, Query, TermQuery};
 use tantivy::schema::{Field, IndexRecordOption, Value as _};
 use tantivy::{DocAddress, Index, ReloadPolicy, Searcher, TantivyDocument, TantivyError, Term};
 
+use super::filters;
 use super::layout;
 use super::manifest::{Manifest, ManifestError};
 use super::read_only_directory::ReadOnlyDirectory;
-use super::schema::{
-    DOCUMENT_TYPE, DOMAIN, IndexSchema, StoredPassage, TITLE_BOOST, attribute_terms,
-};
+use super::schema::{FORM_BOOST, IndexSchema, StoredPassage, TITLE_BOOST};
 use super::tokenizer::{QueryTerms, query_terms};
-use crate::backend::{Comparison, Document, Filters, Passage, Retrieval, RetrieveRequest};
-use crate::stop_words::is_stop_word;
+use crate::backend::{Document, Filters, Passage, Retrieval, RetrieveRequest};
 
 /// Why a generation cannot be opened or read.
 #[derive(Debug, thiserror::Error)]
@@ -149,21 +143,25 @@ impl OpenIndex {
     /// Any of the query's words and all of the filters; `None` when the query has no words.
     ///
     /// The text never meets a query parser: quotes, colons and `AND` are separators and words.
-    fn query(&self, text: &str, filters: &Filters) -> Option<BooleanQuery> {
-        let QueryTerms { words, characters } = query_terms(text);
-        if words.is_empty() {
+    fn query(&self, text: &str, conditions: &Filters) -> Option<BooleanQuery> {
+        let QueryTerms {
+            words,
+            small_words,
+            forms,
+            characters,
+        } = query_terms(text);
+        if words.is_empty() && small_words.is_empty() {
             return None;
         }
         // "the" stands in few titles and headings, so one that has it would count as a rare find.
         let any_word = words
             .iter()
-            .flat_map(|term| {
-                if is_stop_word(term) {
-                    vec![term_query(self.schema.content, term)]
-                } else {
-                    self.word(term).into()
-                }
-            })
+            .flat_map(|term| self.word(term))
+            .chain(
+                small_words
+                    .iter()
+                    .map(|term| term_query(self.schema.content, term)),
+            )
             .collect();
         let mut clauses: Vec<(Occur, Box<dyn Query>)> =
             vec![(Occur::Must, Box::new(BooleanQuery::union(any_word)))];
@@ -172,13 +170,12 @@ impl OpenIndex {
                 .iter()
                 .map(|term| (Occur::Should, term_query(self.schema.content, term))),
         );
-        // A condition lets through or not; it must not change the order.
-        clauses.extend(self.conditions(filters).into_iter().map(|condition| {
-            (
-                Occur::Must,
-                Box::new(ConstScoreQuery::new(condition, 0.0)) as Box<dyn Query>,
-            )
+        clauses.extend(forms.iter().map(|form| {
+            let form = term_query(self.schema.content, form);
+            let form: Box<dyn Query> = Box::new(BoostQuery::new(form, FORM_BOOST));
+            (Occur::Should, form)
         }));
+        clauses.extend(filters::clauses(&self.schema, conditions));
         Some(BooleanQuery::new(clauses))
     }
 
@@ -189,54 +186,6 @@ impl OpenIndex {
             term_query(schema.section, term),
             term_query(schema.content, term),
         ]
-    }
-
-    fn conditions(&self, filters: &Filters) -> Vec<Box<dyn Query>> {
-        let mut conditions = Vec::new();
-        let named = [
-            (DOMAIN, &filters.domain),
-            (DOCUMENT_TYPE, &filters.document_type),
-        ];
-        for (name, values) in named.into_iter().filter(|(_, values)| !values.is_empty()) {
-            let terms = values
-                .iter()
-                .flat_map(|value| attribute_terms(name, &value.as_str().into()));
-            conditions.push(self.any_attribute(terms));
-        }
-        for condition in &filters.metadata {
-            let name = &condition.field;
-            let values = match &condition.comparison {
-                Comparison::OneOf(values) => values.as_slice(),
-                _ => &[],
-            };
-            let terms = values.iter().flat_map(|value| attribute_terms(name, value));
-            conditions.push(self.any_attribute(terms));
-        }
-        if filters.updated_after.is_some() || filters.updated_before.is_some() {
-            let bound = |moment: Option<Timestamp>| {
-                moment.map_or(Bound::Unbounded, |moment| {
-                    Bound::Excluded(Term::from_field_i64(
-                        self.schema.updated_at_ms,
-                        moment.epoch_ms(),
-                    ))
-                })
-            };
-            conditions.push(Box::new(RangeQuery::new(
-                bound(filters.updated_after),
-                bound(filters.updated_before),
-            )));
-        }
-        conditions
-    }
-
-    /// Any of the terms. Without terms nothing matches: a value that no document can have (null, an
-    /// object) must not widen the result.
-    fn any_attribute(&self, terms: impl Iterator<Item = String>) -> Box<dyn Query> {
-        Box::new(BooleanQuery::union(
-            terms
-                .map(|term| term_query(self.schema.attribute, &term))
-                .collect(),
-        ))
     }
 }
 

@@ -1,0 +1,178 @@
+//! Keeps the instance awake until the audit events are on the queue, by an internal Lambda extension.
+//!
+//! Lambda freezes an instance when the runtime *and* every extension have asked for their next event, and
+//! hands the answer to the caller before that, as soon as the runtime has posted it. So the extension
+//! asks for its next event only when nothing waits in the outbox any more. Source: AWS Lambda Developer
+//! Guide, "Using the Lambda Extensions API to create extensions".
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use lambda_extension::{Extension, InvokeEvent, LambdaEvent, NextEvent};
+use lambda_runtime::{LambdaInvocation, Service};
+use raglan_core::clock::{Clock as _, SystemClock};
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use crate::trail::Trail;
+
+/// The extension's name; no other one of the function may have it.
+const NAME: &str = "raglan-audit";
+/// An Extensions API answers at once; an emulator that has none may say nothing.
+const REGISTER_TIMEOUT: Duration = Duration::from_secs(1);
+/// A deadline that is further away or past is none: `cargo lambda watch` sends a duration where Lambda
+/// sends a moment.
+const LONGEST_CALL: Duration = Duration::from_mins(15);
+/// How long the extension waits for an answer that has no usable deadline.
+const USUAL_CALL: Duration = Duration::from_secs(30);
+
+/// There is no Extensions API, or it refuses.
+#[derive(Debug, thiserror::Error)]
+pub enum NoExtension {
+    /// It answered with an error.
+    #[error("{0}")]
+    Refused(lambda_extension::Error),
+    /// It did not answer.
+    #[error("no answer")]
+    NoAnswer,
+}
+
+/// What the runtime tells the extension.
+#[derive(Debug, Clone)]
+pub struct Answers {
+    /// The request whose answer was posted last.
+    last: watch::Sender<String>,
+    /// Wakes the delivery.
+    posted: Arc<Notify>,
+}
+
+impl Default for Answers {
+    fn default() -> Self {
+        Self {
+            last: watch::Sender::new(String::new()),
+            posted: Arc::default(),
+        }
+    }
+}
+
+impl Answers {
+    fn post(&self, request_id: String) {
+        self.last.send_replace(request_id);
+        self.posted.notify_one();
+    }
+
+    async fn wait_for(&self, request_id: &str) {
+        // The sender lives as long as `self`.
+        let _ = self
+            .last
+            .subscribe()
+            .wait_for(|last| last == request_id)
+            .await;
+    }
+}
+
+/// Registers the extension. The future that comes back runs it as long as the process lives.
+///
+/// # Errors
+/// [`NoExtension`]; the events have to be sent before the answer then.
+pub async fn register(
+    trail: Arc<Trail>,
+    answers: Answers,
+) -> Result<BoxFuture<'static, ()>, NoExtension> {
+    let (of_events, of_delivery) = (Arc::clone(&trail), answers.clone());
+    let on_event = lambda_extension::service_fn(move |event: LambdaEvent| {
+        let (trail, answers) = (Arc::clone(&of_events), answers.clone());
+        async move {
+            if let NextEvent::Invoke(invocation) = event.next {
+                stay_awake(&trail, &answers, &invocation).await;
+            }
+            Ok::<_, Infallible>(())
+        }
+    });
+    // Internal extensions are told of invocations only.
+    let extension = Extension::new()
+        .with_extension_name(NAME)
+        .with_events(&["INVOKE"])
+        .with_events_processor(on_event);
+    let registered = timeout(REGISTER_TIMEOUT, extension.register())
+        .await
+        .map_err(|_elapsed| NoExtension::NoAnswer)?
+        .map_err(NoExtension::Refused)?;
+    trail.defer();
+    Ok(Box::pin(async move {
+        let delivery = deliver_after_answers(&trail, &of_delivery);
+        tokio::select! {
+            ended = registered.run() => {
+                tracing::error!(?ended, "the Lambda extension ended");
+            }
+            () = delivery => {}
+        }
+        // Nobody keeps the process awake any more.
+        trail.stop_deferring();
+        trail.deliver_waiting().await;
+    }))
+}
+
+/// Sends what waits after every answer.
+async fn deliver_after_answers(trail: &Trail, answers: &Answers) {
+    loop {
+        answers.posted.notified().await;
+        trail.deliver_waiting().await;
+    }
+}
+
+/// Ends when the invocation is answered and its events are delivered.
+async fn stay_awake(trail: &Trail, answers: &Answers, invocation: &InvokeEvent) {
+    let now_ms = SystemClock.now().epoch_ms();
+    let left = i64::try_from(invocation.deadline_ms)
+        .ok()
+        .and_then(|deadline_ms| u64::try_from(deadline_ms - now_ms).ok())
+        .map(Duration::from_millis)
+        .filter(|left| *left <= LONGEST_CALL);
+    let until = Instant::now() + left.unwrap_or(USUAL_CALL);
+    // What is never answered must not keep the extension for ever.
+    let _ = timeout_at(until, answers.wait_for(&invocation.request_id)).await;
+    trail.delivered().await;
+}
+
+/// Tells [`Answers`] of every answer that the runtime has posted.
+#[derive(Debug, Clone)]
+pub struct TellAnswers<S> {
+    runtime: S,
+    answers: Answers,
+}
+
+impl<S> TellAnswers<S> {
+    /// Around the part of the runtime that calls the function and posts its answer.
+    pub const fn new(runtime: S, answers: Answers) -> Self {
+        Self { runtime, answers }
+    }
+}
+
+impl<S> Service<LambdaInvocation> for TellAnswers<S>
+where
+    S: Service<LambdaInvocation, Response = ()>,
+    S::Future: Send + 'static,
+{
+    type Response = ();
+    type Error = S::Error;
+    type Future = BoxFuture<'static, Result<(), S::Error>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.runtime.poll_ready(context)
+    }
+
+    fn call(&mut self, invocation: LambdaInvocation) -> Self::Future {
+        let request_id = invocation.context.request_id.clone();
+        let answers = self.answers.clone();
+        let posting = self.runtime.call(invocation);
+        Box::pin(async move {
+            let posted = posting.await;
+            answers.post(request_id);
+            posted
+        })
+    }
+}

@@ -1,0 +1,212 @@
+//! How large a result may be: in bytes, because Lambda and clients take no more, and in tokens, because
+//! the caller's model reads all of it.
+
+use serde_json::{Map, Value};
+
+/// What is left for the envelope around a result: protocol fields, metadata, commas.
+const ENVELOPE: Size = Size {
+    bytes: 512,
+    tokens: 160,
+};
+
+/// The size of a whole result, or of a part of one. A result stands in an answer twice, as structured
+/// content and as JSON text in `content`, and both count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Size {
+    /// Bytes on the wire.
+    pub bytes: usize,
+    /// Tokens, as [`estimated_tokens`] counts them.
+    pub tokens: usize,
+}
+
+impl Size {
+    /// What these fields take as a result or a part of one, the comma behind them included.
+    pub fn of(value: &impl serde::Serialize) -> Self {
+        let json = serde_json::to_string(value).unwrap_or_default();
+        // As text, the JSON is a JSON string: its quotes and backslashes are escaped.
+        let escapes = json.bytes().filter(|byte| matches!(byte, b'"' | b'\\'));
+        Self {
+            bytes: (json.len() + 1) * 2 + escapes.count(),
+            tokens: (estimated_tokens(&json) + 1) * 2,
+        }
+    }
+
+    /// What is left of `self` when a part of the size `part` is taken; `None` when it does not fit.
+    #[must_use]
+    pub fn without(self, part: Self) -> Option<Self> {
+        Some(Self {
+            bytes: self.bytes.checked_sub(part.bytes)?,
+            tokens: self.tokens.checked_sub(part.tokens)?,
+        })
+    }
+
+    /// The room for a result's parts where the whole may have the size `self`.
+    #[must_use]
+    pub fn inside_envelope(self) -> Self {
+        self.without(ENVELOPE).unwrap_or_default()
+    }
+
+    /// The `parts`th part of `self`.
+    #[must_use]
+    pub const fn divided_by(self, parts: usize) -> Self {
+        Self {
+            bytes: self.bytes / parts,
+            tokens: self.tokens / parts,
+        }
+    }
+
+    /// The longest beginning of a text that cannot be too large for a result with this room, whatever
+    /// is put around it. It ends between two characters.
+    #[must_use]
+    pub fn beginning_of(self, text: &str) -> &str {
+        beginning(text, self.bytes / 2, self.tokens / 2)
+    }
+}
+
+/// The size of a result.
+#[must_use]
+pub fn of_result(structured: &Map<String, Value>) -> Size {
+    let size = Size::of(structured);
+    Size {
+        bytes: size.bytes + ENVELOPE.bytes,
+        tokens: size.tokens + ENVELOPE.tokens,
+    }
+}
+
+/// How many of the items fit, counted from the first; at least one, so that every page leads on.
+#[must_use]
+pub fn fitting(items: &[Value], room: Size) -> usize {
+    let mut left = Some(room);
+    let fit = items.iter().take_while(|item| {
+        left = left.and_then(|left| left.without(Size::of(item)));
+        left.is_some()
+    });
+    fit.count().max(1)
+}
+
+/// The longest beginning of at most `max_bytes` and `max_tokens` that ends between two characters.
+#[must_use]
+pub fn beginning(text: &str, max_bytes: usize, max_tokens: usize) -> &str {
+    let text = &text[..text.floor_char_boundary(max_bytes)];
+    let mut weight = 0;
+    let end = text.char_indices().find(|(_, character)| {
+        weight += hundredths(*character);
+        weight.div_ceil(100) > max_tokens
+    });
+    end.map_or(text, |(at, _)| &text[..at])
+}
+
+/// How many tokens a model may make of the text. No model's vocabulary is known here, so every kind of
+/// character has a weight.
+///
+/// Held against three vocabularies (OpenAI's `cl100k_base` and `o200k_base`, and the one that Anthropic
+/// published for Claude 2) on English and Chinese documents, tables, source code, lock files and their
+/// JSON, the estimate is 1.0 to 1.8 times the count; on Japanese, Korean, Arabic, Hindi, Russian and
+/// Greek sentences 1.0 to 5.8 times, because the vocabularies differ as much. Base64 (0.73), Thai
+/// (0.83 for one of them) and rare ideographs (0.60) are the known texts that it takes for shorter
+/// than they are.
+pub fn estimated_tokens(text: &str) -> usize {
+    text.chars().map(hundredths).sum::<usize>().div_ceil(100)
+}
+
+/// A character's share of a token.
+const fn hundredths(character: char) -> usize {
+    match character {
+        'a'..='z' | ' ' => 28,
+        // Digits, punctuation and capitals are the ends of words, or stand alone.
+        '\0'..='\u{7f}' => 70,
+        '\u{80}'..='\u{7ff}' => 130,
+        // Ideographs, kana, Hangul, and what else takes three bytes.
+        '\u{800}'..='\u{ffff}' => 150,
+        _ => 400,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    /// Text, and what three vocabularies make of it: `cl100k_base`, `o200k_base`, Claude 2.
+    const COUNTED: [(&str, [usize; 3]); 4] = [
+        (
+            "A full-time employee has 30 working days of paid annual leave. Leave that is not taken by 31 March lapses.",
+            [26, 26, 25],
+        ),
+        (
+            "员工入职满一年后，每年有十五天带薪年假。未休的年假在次年三月底失效。",
+            [43, 29, 38],
+        ),
+        (
+            r#"{"id":"passage-1","kb_id":"script","rank":1,"score":7.875,"trust":"untrusted","suspicious":false}"#,
+            [34, 34, 34],
+        ),
+        (
+            "従業員は毎年三十日の有給休暇を取得する権利があります。",
+            [33, 22, 30],
+        ),
+    ];
+
+    #[test]
+    fn the_estimate_is_not_below_what_known_vocabularies_make_of_a_text() {
+        for (text, counts) in COUNTED {
+            let estimated = estimated_tokens(text);
+            for count in counts {
+                assert!(estimated >= count, "{text}: {estimated} < {count}");
+                assert!(estimated <= count * 2, "{text}: {estimated} > 2 x {count}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_result_is_as_large_as_its_structured_content_and_its_text_on_the_wire() {
+        let structured = json!({ "text": "a \"quote\", a \\ and\nfour 年假" });
+        let text = structured.to_string();
+        let wire = json!({ "content": [{ "text": text }], "structuredContent": structured });
+        let frame = json!({ "content": [{ "text": "" }], "structuredContent": {} });
+        let expected = wire.to_string().len() - frame.to_string().len() + 2;
+        // The two braces that the frame has already, and a comma for either form.
+        assert_eq!(Size::of(&structured).bytes, expected + 2);
+    }
+
+    #[test]
+    fn a_page_has_an_item_even_if_that_is_too_large() {
+        let items = [json!("a".repeat(50)), json!("b")];
+        let room = |bytes| Size {
+            bytes,
+            tokens: 1_000,
+        };
+        assert_eq!(fitting(&items, room(10)), 1);
+        assert_eq!(fitting(&items, room(110)), 1);
+        assert_eq!(fitting(&items, room(200)), 2);
+        let few_tokens = Size {
+            bytes: 1_000,
+            tokens: 39,
+        };
+        assert_eq!(fitting(&items, few_tokens), 1);
+    }
+
+    proptest! {
+        #[test]
+        fn a_beginning_ends_between_characters_and_within_both_limits(
+            text in "[a-z 0-9年é🦀\"]{0,60}", bytes in 0_usize..80, tokens in 0_usize..40,
+        ) {
+            let cut = beginning(&text, bytes, tokens);
+            prop_assert!(text.starts_with(cut));
+            prop_assert!(cut.len() <= bytes && estimated_tokens(cut) <= tokens);
+            if let Some(next) = text[cut.len()..].chars().next() {
+                let longer = format!("{cut}{next}");
+                prop_assert!(longer.len() > bytes || estimated_tokens(&longer) > tokens);
+            }
+        }
+
+        #[test]
+        fn two_parts_are_never_smaller_than_the_whole(a in "\\PC{0,30}", b in "\\PC{0,30}") {
+            let whole = Size::of(&format!("{a}{b}"));
+            let (a, b) = (Size::of(&a), Size::of(&b));
+            prop_assert!(whole.tokens <= a.tokens + b.tokens && whole.bytes <= a.bytes + b.bytes);
+        }
+    }
+}

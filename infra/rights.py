@@ -1,0 +1,176 @@
+"""Which rights on AWS the code uses, read from its sources, so that the policies of template.yaml can be
+compared with it: every call of the AWS SDK belongs to somebody, and nobody has a right without a call."""
+
+import pathlib
+import re
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+MCP, AUDIT, ADMINISTRATOR = "McpRole", "AuditRole", "AdministratorPolicy"
+
+# The SDK's method and the rights that it needs. A transaction needs the right of each of its parts.
+OPERATIONS = {
+    "get_item": {"dynamodb:GetItem"},
+    "put_item": {"dynamodb:PutItem"},
+    "update_item": {"dynamodb:UpdateItem"},
+    "delete_item": {"dynamodb:DeleteItem"},
+    "query": {"dynamodb:Query"},
+    "scan": {"dynamodb:Scan"},
+    "batch_get_item": {"dynamodb:BatchGetItem"},
+    "batch_write_item": {"dynamodb:PutItem", "dynamodb:DeleteItem"},
+    "transact_write_items": set(),
+    "describe_table": {"dynamodb:DescribeTable"},
+    "send_message": {"sqs:SendMessage"},
+    "send_message_batch": {"sqs:SendMessage"},
+    "get_queue_attributes": {"sqs:GetQueueAttributes"},
+    "describe_stacks": {"cloudformation:DescribeStacks"},
+    "describe_alarms": {"cloudwatch:DescribeAlarms"},
+    # Everybody may ask who they are.
+    "get_caller_identity": set(),
+    "get_object": {"s3:GetObject"},
+    "put_object": {"s3:PutObject"},
+    "head_object": {"s3:GetObject"},
+    "delete_object": {"s3:DeleteObject"},
+    "list_objects_v2": {"s3:ListBucket"},
+    "get_secret_value": {"secretsmanager:GetSecretValue"},
+    "get_parameter": {"ssm:GetParameter"},
+}
+# What the parts of a transaction are, as the SDK's types are written in the sources.
+TRANSACTION_PARTS = {
+    "Put::builder()": "dynamodb:PutItem",
+    "Delete::builder()": "dynamodb:DeleteItem",
+    "Update::builder()": "dynamodb:UpdateItem",
+    "ConditionCheck::builder()": "dynamodb:ConditionCheckItem",
+}
+
+# The file, the resource that it talks to, and who calls each of its functions.
+USERS = {
+    "shared/store/src/keys.rs": (
+        "KeysTable",
+        {
+            "get_item": [MCP, ADMINISTRATOR],
+            "warm": [MCP],
+            "list": [ADMINISTRATOR],
+            "find_by_id": [ADMINISTRATOR],
+            "write": [ADMINISTRATOR],
+            "put_replacement": [ADMINISTRATOR],
+            "rotate": [ADMINISTRATOR],
+        },
+    ),
+    "shared/store/src/catalog/mod.rs": (
+        "CatalogTable",
+        {"get_item": [MCP, ADMINISTRATOR], "query": [MCP, ADMINISTRATOR]},
+    ),
+    "shared/store/src/catalog/batch.rs": ("CatalogTable", {"batch_get": [MCP, ADMINISTRATOR]}),
+    "shared/store/src/catalog/task.rs": ("CatalogTable", {"put_task": [ADMINISTRATOR]}),
+    "shared/store/src/catalog/write.rs": ("CatalogTable", {"transact": [ADMINISTRATOR]}),
+    "shared/store/src/idempotency.rs": (
+        "StateTable",
+        {"claim": [MCP], "keep": [MCP], "free": [MCP]},
+    ),
+    "shared/store/src/leases.rs": ("StateTable", {"try_take": [MCP], "give_back": [MCP]}),
+    "shared/store/src/limits.rs": ("StateTable", {"write": [MCP]}),
+    "shared/store/src/usage.rs": ("StateTable", {"of": [ADMINISTRATOR]}),
+    "shared/store/src/audit_queue.rs": (
+        "AuditQueue",
+        {"send": [MCP, ADMINISTRATOR], "warm": [MCP]},
+    ),
+    "shared/store/src/audit_table.rs": ("AuditTable", {"put": [AUDIT], "page": [ADMINISTRATOR]}),
+    "cli/src/doctor/inside.rs": (
+        None,
+        {
+            "describe_table": [ADMINISTRATOR],
+            "attributes": [ADMINISTRATOR],
+            "alarms": [ADMINISTRATOR],
+        },
+    ),
+    "cli/src/target.rs": ("Stack", {"of_stack": [ADMINISTRATOR], "operator": [ADMINISTRATOR]}),
+}
+
+# The functions that talk to other resources than the rest of their file.
+RESOURCES = {
+    ("cli/src/doctor/inside.rs", "describe_table"): [
+        "KeysTable",
+        "CatalogTable",
+        "StateTable",
+        "AuditTable",
+    ],
+    ("cli/src/doctor/inside.rs", "attributes"): ["AuditQueue", "AuditDeadLetterQueue"],
+    ("cli/src/doctor/inside.rs", "alarms"): ["Alarms"],
+}
+
+# Rights that Lambda uses in the function's name, or that go with a service.
+OF_THE_PLATFORM = {
+    (MCP, "McpLogGroup"): {"logs:CreateLogStream", "logs:PutLogEvents"},
+    (AUDIT, "AuditLogGroup"): {"logs:CreateLogStream", "logs:PutLogEvents"},
+    # The event source mapping takes messages with the function's role.
+    (AUDIT, "AuditQueue"): {"sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"},
+    **{
+        (who, "KmsKeyArn"): {"kms:Decrypt", "kms:GenerateDataKey"}
+        for who in (MCP, AUDIT, ADMINISTRATOR)
+    },
+}
+# The only rights on everything: these services know no resource that they could be bound to.
+ON_EVERYTHING = {
+    "xray:PutTraceSegments",
+    "xray:PutTelemetryRecords",
+    "ec2:CreateNetworkInterface",
+    "ec2:DescribeNetworkInterfaces",
+    "ec2:DescribeSubnets",
+    "ec2:DeleteNetworkInterface",
+    "ec2:AssignPrivateIpAddresses",
+    "ec2:UnassignPrivateIpAddresses",
+}
+
+
+def product_sources():
+    """The sources of what is deployed or run by operators: no tests, no local stand-ins."""
+    for folder in ("functions", "shared", "cli/src"):
+        for path in sorted((ROOT / folder).rglob("*.rs")):
+            name = path.relative_to(ROOT).as_posix()
+            # `raglan dev` makes tables and takes messages, in emulators only.
+            is_local = name.startswith("cli/src/local/") or "/testing" in name
+            if "/src/" in name and not is_local and "/tests" not in name:
+                yield name, path.read_text(encoding="utf-8")
+
+
+def calls(text):
+    """(function, operation) for each call of the SDK, and the number of requests that are sent."""
+    text = text.split("\n#[cfg(test)]\nmod ")[0]
+    found, function = [], None
+    pattern = re.compile(rf"\bfn (\w+)|\.({'|'.join(OPERATIONS)})\(\)")
+    for match in pattern.finditer(text):
+        if match[1]:
+            function = match[1]
+        else:
+            found.append((function, match[2]))
+    sent = len(re.findall(r"\.send\(\)", text)) if "aws_sdk_" in text else len(found)
+    return found, sent
+
+
+def used():
+    """Rights by (who, resource), and a sentence for everything that cannot be accounted for."""
+    rights, problems, seen = {}, [], set()
+    for name, text in product_sources():
+        found, sent = calls(text)
+        if len(found) < sent:
+            problems.append(f"{name}: {sent} requests, but only {found} are known to rights.py")
+        resource, functions = USERS.get(name, (None, {}))
+        for function, operation in found:
+            seen.add((name, function))
+            if function not in functions:
+                problems.append(f"{name}: {function} calls {operation}; rights.py does not say who")
+            actions = set(OPERATIONS[operation])
+            if operation == "transact_write_items":
+                actions = {right for part, right in TRANSACTION_PARTS.items() if part in text}
+            for who in functions.get(function, []):
+                for target in RESOURCES.get((name, function), [resource]):
+                    rights.setdefault((who, target), set()).update(actions)
+    for name, (_, functions) in USERS.items():
+        for function in functions:
+            if (name, function) not in seen:
+                problems.append(f"{name}: {function} calls AWS no more; rights.py says it does")
+    rights = {place: actions for place, actions in rights.items() if actions}
+    for place, actions in OF_THE_PLATFORM.items():
+        rights.setdefault(place, set()).update(actions)
+    return rights, problems
