@@ -8,6 +8,7 @@
 //! the day's roots bear witness.
 
 mod canonical;
+mod day;
 mod root;
 mod verify;
 
@@ -20,6 +21,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::ids::to_hex;
 
+pub use self::day::{DayWitnesses, RootFault};
 pub use self::root::{ChainEnd, DayRoot, ROOT_SCHEMA_VERSION};
 pub use self::verify::{ChainRecord, Fault, Witness, verify};
 
