@@ -70,6 +70,10 @@ pub(super) async fn verify(
     session: &mut Session<'_>,
     arguments: &VerifyArguments,
 ) -> anyhow::Result<Outcome> {
+    if let Some(system) = session.target.local_system() {
+        // While the local system does not run, nobody closes its days.
+        system.closer().close_days().await?;
+    }
     let now = session.clock.now();
     let from = arguments.from.unwrap_or(DEFAULT_FROM);
     let range = Range::between(from, arguments.to, now)?;
