@@ -397,11 +397,13 @@ mod tests {
             TableDefinition {
                 name: "AuditTable".to_owned(),
                 key: key("partition", Some("event_id")),
-                indexes: vec![IndexDefinition {
-                    name: "day-index".to_owned(),
-                    key: key("day", Some("event_id")),
-                    projection: Projection::All,
-                }],
+                indexes: [("day-index", "day"), ("owner-index", "owner_day")]
+                    .map(|(name, partition)| IndexDefinition {
+                        name: name.to_owned(),
+                        key: key(partition, Some("event_id")),
+                        projection: Projection::All,
+                    })
+                    .into(),
                 ttl_attribute: Some("expires_at".to_owned()),
             }
         );

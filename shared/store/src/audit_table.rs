@@ -8,7 +8,8 @@
 //!
 //! The index `day-index` holds the events of all keys by `<day>#<shard>`, the index `owner-index` those
 //! of an owner by `<owner>#<day>`. A shard is chosen by a hash, so that no partition takes all writes.
-//! Everything ends by TTL. Nothing is ever scanned.
+//! Events from before there were chains are in `day-index` by `<day>` alone, and in no chain and no
+//! `owner-index`. Everything ends by TTL. Nothing is ever scanned.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +27,7 @@ use crate::table::{Item, decode, text};
 
 pub(crate) const PARTITION: &str = "partition";
 pub(crate) const EVENT_ID: &str = "event_id";
-pub(crate) const DAY_SHARD: &str = "day_shard";
+pub(crate) const DAY: &str = "day";
 pub(crate) const OWNER_DAY: &str = "owner_day";
 pub(crate) const EXPIRES_AT: &str = "expires_at";
 pub(crate) const HEAD_SEQUENCE: &str = "sequence";
@@ -34,7 +35,7 @@ pub(crate) const HEAD_HASH: &str = "hash";
 const DAY_INDEX: &str = "day-index";
 const OWNER_INDEX: &str = "owner-index";
 /// Attributes that only the table needs: no part of the event.
-pub const STORAGE_ATTRIBUTES: [&str; 4] = [PARTITION, DAY_SHARD, OWNER_DAY, EXPIRES_AT];
+pub const STORAGE_ATTRIBUTES: [&str; 4] = [PARTITION, DAY, OWNER_DAY, EXPIRES_AT];
 /// Partitions of one day in the index; one takes 1,000 write units a second.
 const DAY_SHARDS: u8 = 8;
 /// Partitions of the chains' heads of one day, and of all open chains.
@@ -109,12 +110,36 @@ impl AuditTable {
                 Ok(self.one_page(query, bounds).await?.records)
             }
             Slice::Day(day) => {
-                let pages = (0..DAY_SHARDS).map(|shard| {
-                    let partition = format!("{day}#{shard}");
-                    self.one_page(self.query(Some(DAY_INDEX), DAY_SHARD, &partition), bounds)
+                let partitions = day_partitions(day);
+                let pages = partitions.iter().map(|partition| {
+                    self.one_page(self.query(Some(DAY_INDEX), DAY, partition), bounds)
                 });
                 Ok(merge(try_join_all(pages).await?))
             }
+        }
+    }
+
+    /// All events of a slice, for one that is known to be small.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn all(
+        &self,
+        slice: Slice<'_>,
+        bounds: Bounds<'_>,
+    ) -> Result<Vec<AuditRecord>, StoreError> {
+        let mut records: Vec<AuditRecord> = Vec::new();
+        loop {
+            let last = records.last().map(|record| record.event().event_id.clone());
+            let from_there = Bounds {
+                after: last.as_deref().or(bounds.after),
+                ..bounds
+            };
+            let page = self.page(slice, from_there).await?;
+            if page.is_empty() {
+                return Ok(records);
+            }
+            records.extend(page);
         }
     }
 
@@ -178,9 +203,9 @@ impl AuditTable {
     /// [`StoreError`].
     pub async fn keys_seen(&self, day: &str) -> Result<BTreeSet<String>, StoreError> {
         let mut keys = BTreeSet::new();
-        for shard in 0..DAY_SHARDS {
+        for partition in day_partitions(day) {
             let query = self
-                .query(Some(DAY_INDEX), DAY_SHARD, &format!("{day}#{shard}"))
+                .query(Some(DAY_INDEX), DAY, &partition)
                 .projection_expression("#partition, #own")
                 .expression_attribute_names("#own", PARTITION);
             self.each_item(query, |item| {
@@ -371,6 +396,12 @@ pub(crate) fn open_sort(key: &str, day: &str) -> String {
 
 pub(crate) fn owner_day(owner: &str, day: &str) -> String {
     format!("{owner}#{day}")
+}
+
+/// Where the index of a day has its events: the shards, and the one partition of before.
+fn day_partitions(day: &str) -> Vec<String> {
+    let shards = (0..DAY_SHARDS).map(|shard| format!("{day}#{shard}"));
+    shards.chain([day.to_owned()]).collect()
 }
 
 pub(crate) fn day_shard(event_id: &str, day: &str) -> String {
