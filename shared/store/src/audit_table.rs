@@ -12,6 +12,7 @@
 //! `owner-index`. Everything ends by TTL. Nothing is ever scanned.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::operation::query::builders::QueryFluentBuilder;
@@ -303,25 +304,28 @@ impl AuditTable {
         if after.is_some() && bounds.until.is_some() && after >= bounds.until {
             return Ok(Page::default());
         }
-        let pages = query.key_condition_expression(condition).into_paginator();
-        let mut pages = pages.send();
         let mut found = Page::default();
-        // A page of nothing but unreadable records must not look like the end.
-        while let Some(page) = pages.next().await {
-            let page = page.map_err(|error| StoreError::of_call("Query", &self.table, &error))?;
-            let has_more = page.last_evaluated_key.is_some();
-            for item in page.items.unwrap_or_default() {
-                match self.record(item) {
-                    Ok(record) if Some(record.event().event_id.as_str()) == after => {}
-                    Ok(record) => found.records.push(record),
-                    Err(error) => tracing::error!(%error, "a record is left out"),
+        self.each_page(
+            query.key_condition_expression(condition),
+            |items, has_more| {
+                for item in items {
+                    match self.record(item) {
+                        Ok(record) if Some(record.event().event_id.as_str()) == after => {}
+                        Ok(record) => found.records.push(record),
+                        Err(error) => tracing::error!(%error, "a record is left out"),
+                    }
                 }
-            }
-            if !found.records.is_empty() {
                 found.has_more = has_more;
-                break;
-            }
-        }
+                // A page of nothing but unreadable records must not look like the end.
+                let is_enough = !found.records.is_empty();
+                Ok(if is_enough {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
+                })
+            },
+        )
+        .await?;
         Ok(found)
     }
 
@@ -330,11 +334,25 @@ impl AuditTable {
         query: QueryFluentBuilder,
         mut see: impl FnMut(Item) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
+        self.each_page(query, |items, _| {
+            items.into_iter().try_for_each(&mut see)?;
+            Ok(ControlFlow::Continue(()))
+        })
+        .await
+    }
+
+    /// Hands over page after page, and whether another one follows, until `see` has enough.
+    async fn each_page(
+        &self,
+        query: QueryFluentBuilder,
+        mut see: impl FnMut(Vec<Item>, bool) -> Result<ControlFlow<()>, StoreError>,
+    ) -> Result<(), StoreError> {
         let mut pages = query.into_paginator().send();
         while let Some(page) = pages.next().await {
             let page = page.map_err(|error| StoreError::of_call("Query", &self.table, &error))?;
-            for item in page.items.unwrap_or_default() {
-                see(item)?;
+            let has_more = page.last_evaluated_key.is_some();
+            if see(page.items.unwrap_or_default(), has_more)?.is_break() {
+                break;
             }
         }
         Ok(())

@@ -271,7 +271,7 @@ async fn no_key_and_no_question_leaks_into_a_row_an_answer_or_the_log() {
     world.sqs.open();
     world.drain_queue().await;
 
-    let rows = format!("{:?}", world.audit_items().await);
+    let rows = format!("{:?}", world.audit_table_items().await);
     let answers = format!("{answers:?}");
     let log = log.text();
     assert!(rows.contains("key-full") && answers.contains("unauthorized"));

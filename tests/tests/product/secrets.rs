@@ -82,7 +82,7 @@ async fn drain(world: &World) -> String {
 /// Collects what a run left behind. Call it when nothing is sent any more.
 async fn left_behind(world: &World, log: &str, answers: &[Answer]) -> LeftBehind {
     let messages = drain(world).await;
-    let rows = format!("{:?}", world.audit_items().await);
+    let rows = format!("{:?}", world.audit_table_items().await);
     LeftBehind(BTreeMap::from([
         ("the answers", format!("{answers:?}").into_bytes()),
         ("the files", bytes_below(&world.state_dir)),

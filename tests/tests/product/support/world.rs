@@ -353,8 +353,15 @@ impl World {
         assert_eq!(source.drain(&handle).await, Ok(0));
     }
 
-    /// Every item of the audit table, as it is stored.
+    /// Every event of the audit table, as it is stored.
     pub async fn audit_items(&self) -> Vec<HashMap<String, AttributeValue>> {
+        let mut items = self.audit_table_items().await;
+        items.retain(|item| item.contains_key("request_id"));
+        items
+    }
+
+    /// Everything that is in the audit table.
+    pub async fn audit_table_items(&self) -> Vec<HashMap<String, AttributeValue>> {
         let scan = self
             .clients
             .dynamodb
