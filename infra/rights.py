@@ -75,7 +75,13 @@ USERS = {
         "AuditQueue",
         {"send": [MCP, ADMINISTRATOR], "warm": [MCP]},
     ),
-    "shared/store/src/audit_table.rs": ("AuditTable", {"put": [AUDIT], "page": [ADMINISTRATOR]}),
+    "shared/store/src/audit_table.rs": (
+        "AuditTable",
+        # The pages that a query returns are those of query.
+        {"head": [AUDIT], "query": [ADMINISTRATOR], "mark_closed": []},
+    ),
+    "shared/store/src/audit_append.rs": ("AuditTable", {"transact": [AUDIT]}),
+    "shared/store/src/dead_letters.rs": ("AuditDeadLetterQueue", {"keep": [AUDIT]}),
     "cli/src/doctor/inside.rs": (
         None,
         {

@@ -11,6 +11,8 @@ use raglan_core::clock::{Clock as _, ManualClock, Timestamp};
 use raglan_core::random::SequenceRandom;
 use raglan_mcp::app::App;
 use raglan_mcp::context::CallContext;
+use raglan_store::AuditRecord;
+use raglan_store::audit_table::{Bounds, Slice};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -190,6 +192,11 @@ impl World {
         let system = self.target.local_system().unwrap();
         system.store_audit_events().await.unwrap();
         let table = system.audit_table();
-        table.by_day(&self.clock.now().day(), None).await.unwrap()
+        let day = self.clock.now().day();
+        let records = table
+            .all(Slice::Day(&day), Bounds::default())
+            .await
+            .unwrap();
+        records.into_iter().map(AuditRecord::into_event).collect()
     }
 }

@@ -12,8 +12,6 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use aws_lambda_events::event::sqs::{SqsBatchResponse, SqsEvent};
-use raglan_audit::handler::Handler;
-use raglan_core::audit::DEFAULT_RETENTION_DAYS;
 use raglan_core::key::PlainKey;
 use raglan_core::key_record::KeyRecord;
 use raglan_core::life_cycle;
@@ -31,7 +29,7 @@ use crate::http_client::JsonClient;
 use crate::index::{Destination, IndexJob, index, report_details};
 use crate::language::text;
 use crate::local::event_source::EventSource;
-use crate::system::{LocalSystem, RUNNING_FILE, knowledge_base_id, write_private};
+use crate::system::{AUDIT_TIMEOUT, LocalSystem, RUNNING_FILE, knowledge_base_id, write_private};
 use crate::terminal::{one_line, say, stop_signal, warn};
 use raglan_ingest::build::Reading;
 
@@ -308,10 +306,12 @@ async fn feed_audit(
     let source = EventSource::connect(&system.clients, queue_url).await?;
     Ok(match endpoint {
         None => {
-            let handler = Handler::new(system.audit_table(), DEFAULT_RETENTION_DAYS);
+            let handler = system.audit_handler();
             tokio::spawn(async move {
-                let handle =
-                    async |event| Ok::<_, std::convert::Infallible>(handler.handle(event).await);
+                let handle = async |event| {
+                    let response = handler.handle(event, AUDIT_TIMEOUT).await;
+                    Ok::<_, std::convert::Infallible>(response)
+                };
                 source.run(handle, stopped).await;
             })
         }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use raglan_core::audit::AuditEvent;
 use raglan_core::clock::{Clock, SystemClock, Timestamp};
 use raglan_store::AuditTable;
+use raglan_store::audit_table::{Bounds, Slice};
 
 use crate::language::text;
 use crate::system::LocalSystem;
@@ -65,8 +66,12 @@ impl Trail {
     async fn show_new(&mut self) {
         let today = SystemClock.now().day();
         for day in BTreeSet::from([self.day.clone(), today.clone()]) {
-            match self.table.by_day(&day, Some(&self.after)).await {
-                Ok(events) => events.iter().for_each(|event| self.show(event)),
+            let bounds = Bounds {
+                after: Some(&self.after),
+                until: None,
+            };
+            match self.table.all(Slice::Day(&day), bounds).await {
+                Ok(records) => records.iter().for_each(|record| self.show(record.event())),
                 Err(error) => warn(text!("the audit trail cannot be read: {error}", error)),
             }
         }

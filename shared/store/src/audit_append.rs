@@ -14,10 +14,11 @@ use raglan_core::audit_chain::{Head, link};
 use raglan_core::clock::{Clock, Timestamp};
 use raglan_core::random::Random;
 use serde_json::{Map, Value};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::audit_record::AuditRecord;
 use crate::audit_table::{
-    AuditTable, DAY_SHARD, EVENT_ID, EXPIRES_AT, HEAD_HASH, HEAD_SEQUENCE, OWNER_DAY, PARTITION,
+    AuditTable, DAY, EVENT_ID, EXPIRES_AT, HEAD_HASH, HEAD_SEQUENCE, OWNER_DAY, PARTITION,
     chain_partition, day_shard, heads_partition, number, open_partition, open_sort, owner_day,
 };
 use crate::error::StoreError;
@@ -29,8 +30,6 @@ const SECONDS_PER_DAY: i64 = 86_400;
 const MAX_EVENTS: usize = 90;
 /// Bytes of events in one transaction, which can have 4 MB.
 const MAX_BYTES: usize = 3_000_000;
-/// How often a transaction is tried that other writers or throttling get in the way of.
-const MAX_ATTEMPTS: u32 = 12;
 /// The pause before the second attempt, at most; it doubles from there on.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
@@ -85,20 +84,29 @@ impl AuditWriter {
     }
 
     /// Stores events of one partition ([`raglan_core::audit::AuditEvent::partition`]) in the given
-    /// order, each one once: an event that is there already is left as it is. The results are those of
-    /// the events, one by one.
-    pub async fn append(&self, events: &[&AuditRecord]) -> Vec<Result<Stored, StoreError>> {
+    /// order, each one once: an event that is there already is left as it is. What other writers,
+    /// throttling or an unreachable table get in the way of is tried again until `until`. The results
+    /// are those of the events, one by one; an event whose result is an error may be stored all the same.
+    pub async fn append(
+        &self,
+        events: &[&AuditRecord],
+        until: Instant,
+    ) -> Vec<Result<Stored, StoreError>> {
         let mut results = Vec::with_capacity(events.len());
         let mut rest = events;
         while !rest.is_empty() {
             let (part, others) = rest.split_at(transaction_length(rest));
-            results.extend(Box::pin(self.append_part(part)).await);
+            results.extend(Box::pin(self.append_part(part, until)).await);
             rest = others;
         }
         results
     }
 
-    async fn append_part(&self, events: &[&AuditRecord]) -> Vec<Result<Stored, StoreError>> {
+    async fn append_part(
+        &self,
+        events: &[&AuditRecord],
+        until: Instant,
+    ) -> Vec<Result<Stored, StoreError>> {
         let mut results = vec![Ok(Stored::New); events.len()];
         let mut waiting: Vec<usize> = Vec::new();
         for (n, event) in events.iter().enumerate() {
@@ -116,10 +124,19 @@ impl AuditWriter {
         let mut attempt = 1;
         while !waiting.is_empty() {
             let parts: Vec<_> = waiting.iter().map(|&n| events[n]).collect();
-            let error = match self.transact(&parts).await {
-                Ok(()) => return results,
-                Err(Cancelled::Call(error)) => error,
-                Err(Cancelled::Parts(reasons)) => {
+            let error = match timeout_at(until, self.transact(&parts)).await {
+                Ok(Ok(())) => return results,
+                Err(_elapsed) => self.out_of_time(),
+                // One of them, and the call does not say which.
+                Ok(Err(Cancelled::Call(StoreError::Refused { .. }))) if waiting.len() > 1 => {
+                    for &n in &waiting {
+                        let alone = Box::pin(self.append_part(&events[n..=n], until)).await;
+                        results.splice(n..=n, alone);
+                    }
+                    return results;
+                }
+                Ok(Err(Cancelled::Call(error))) => error,
+                Ok(Err(Cancelled::Parts(reasons))) => {
                     let before = waiting.len();
                     let mut reason_of = reasons.iter().skip(1);
                     waiting.retain(|&n| match reason_of.next().and_then(Option::as_deref) {
@@ -140,13 +157,14 @@ impl AuditWriter {
                 }
             };
             let can_help = error.is_transient() || matches!(error, StoreError::Conflict { .. });
-            if !can_help || attempt == MAX_ATTEMPTS {
+            let pause = self.pause(attempt);
+            if !can_help || Instant::now() + pause >= until {
                 for &n in &waiting {
                     results[n] = Err(error.clone());
                 }
                 return results;
             }
-            tokio::time::sleep(self.pause(attempt)).await;
+            sleep(pause).await;
             attempt += 1;
         }
         results
@@ -223,7 +241,7 @@ impl AuditWriter {
         let mut fields: Map<String, Value> = record.fields().clone();
         let storage: [(&str, Value); 3] = [
             (PARTITION, chain_partition(key, day).into()),
-            (DAY_SHARD, day_shard(&event.event_id, day).into()),
+            (DAY, day_shard(&event.event_id, day).into()),
             (EXPIRES_AT, expires_at.epoch_seconds().into()),
         ];
         for (name, value) in storage {
@@ -287,6 +305,14 @@ impl AuditWriter {
             operation: "TransactWriteItems",
             resource: self.table.table.clone(),
             code: code.to_owned(),
+        }
+    }
+
+    fn out_of_time(&self) -> StoreError {
+        StoreError::Unavailable {
+            operation: "TransactWriteItems",
+            resource: self.table.table.clone(),
+            cause: "no answer in the time that was left".to_owned(),
         }
     }
 

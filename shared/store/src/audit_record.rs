@@ -66,6 +66,12 @@ impl AuditRecord {
         &self.event
     }
 
+    /// The same, without the rest.
+    #[must_use]
+    pub fn into_event(self) -> AuditEvent {
+        self.event
+    }
+
     /// Everything that was sent, and, for a record out of the table, stored with it.
     #[must_use]
     pub const fn fields(&self) -> &Map<String, Value> {

@@ -8,9 +8,11 @@
 //!
 //! The index `day-index` holds the events of all keys by `<day>#<shard>`, the index `owner-index` those
 //! of an owner by `<owner>#<day>`. A shard is chosen by a hash, so that no partition takes all writes.
-//! Everything ends by TTL. Nothing is ever scanned.
+//! Events from before there were chains are in `day-index` by `<day>` alone, and in no chain and no
+//! `owner-index`. Everything ends by TTL. Nothing is ever scanned.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::operation::query::builders::QueryFluentBuilder;
@@ -26,7 +28,7 @@ use crate::table::{Item, decode, text};
 
 pub(crate) const PARTITION: &str = "partition";
 pub(crate) const EVENT_ID: &str = "event_id";
-pub(crate) const DAY_SHARD: &str = "day_shard";
+pub(crate) const DAY: &str = "day";
 pub(crate) const OWNER_DAY: &str = "owner_day";
 pub(crate) const EXPIRES_AT: &str = "expires_at";
 pub(crate) const HEAD_SEQUENCE: &str = "sequence";
@@ -34,7 +36,7 @@ pub(crate) const HEAD_HASH: &str = "hash";
 const DAY_INDEX: &str = "day-index";
 const OWNER_INDEX: &str = "owner-index";
 /// Attributes that only the table needs: no part of the event.
-pub const STORAGE_ATTRIBUTES: [&str; 4] = [PARTITION, DAY_SHARD, OWNER_DAY, EXPIRES_AT];
+pub const STORAGE_ATTRIBUTES: [&str; 4] = [PARTITION, DAY, OWNER_DAY, EXPIRES_AT];
 /// Partitions of one day in the index; one takes 1,000 write units a second.
 const DAY_SHARDS: u8 = 8;
 /// Partitions of the chains' heads of one day, and of all open chains.
@@ -109,12 +111,36 @@ impl AuditTable {
                 Ok(self.one_page(query, bounds).await?.records)
             }
             Slice::Day(day) => {
-                let pages = (0..DAY_SHARDS).map(|shard| {
-                    let partition = format!("{day}#{shard}");
-                    self.one_page(self.query(Some(DAY_INDEX), DAY_SHARD, &partition), bounds)
+                let partitions = day_partitions(day);
+                let pages = partitions.iter().map(|partition| {
+                    self.one_page(self.query(Some(DAY_INDEX), DAY, partition), bounds)
                 });
                 Ok(merge(try_join_all(pages).await?))
             }
+        }
+    }
+
+    /// All events of a slice, for one that is known to be small.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn all(
+        &self,
+        slice: Slice<'_>,
+        bounds: Bounds<'_>,
+    ) -> Result<Vec<AuditRecord>, StoreError> {
+        let mut records: Vec<AuditRecord> = Vec::new();
+        loop {
+            let last = records.last().map(|record| record.event().event_id.clone());
+            let from_there = Bounds {
+                after: last.as_deref().or(bounds.after),
+                ..bounds
+            };
+            let page = self.page(slice, from_there).await?;
+            if page.is_empty() {
+                return Ok(records);
+            }
+            records.extend(page);
         }
     }
 
@@ -178,9 +204,9 @@ impl AuditTable {
     /// [`StoreError`].
     pub async fn keys_seen(&self, day: &str) -> Result<BTreeSet<String>, StoreError> {
         let mut keys = BTreeSet::new();
-        for shard in 0..DAY_SHARDS {
+        for partition in day_partitions(day) {
             let query = self
-                .query(Some(DAY_INDEX), DAY_SHARD, &format!("{day}#{shard}"))
+                .query(Some(DAY_INDEX), DAY, &partition)
                 .projection_expression("#partition, #own")
                 .expression_attribute_names("#own", PARTITION);
             self.each_item(query, |item| {
@@ -278,25 +304,28 @@ impl AuditTable {
         if after.is_some() && bounds.until.is_some() && after >= bounds.until {
             return Ok(Page::default());
         }
-        let pages = query.key_condition_expression(condition).into_paginator();
-        let mut pages = pages.send();
         let mut found = Page::default();
-        // A page of nothing but unreadable records must not look like the end.
-        while let Some(page) = pages.next().await {
-            let page = page.map_err(|error| StoreError::of_call("Query", &self.table, &error))?;
-            let has_more = page.last_evaluated_key.is_some();
-            for item in page.items.unwrap_or_default() {
-                match self.record(item) {
-                    Ok(record) if Some(record.event().event_id.as_str()) == after => {}
-                    Ok(record) => found.records.push(record),
-                    Err(error) => tracing::error!(%error, "a record is left out"),
+        self.each_page(
+            query.key_condition_expression(condition),
+            |items, has_more| {
+                for item in items {
+                    match self.record(item) {
+                        Ok(record) if Some(record.event().event_id.as_str()) == after => {}
+                        Ok(record) => found.records.push(record),
+                        Err(error) => tracing::error!(%error, "a record is left out"),
+                    }
                 }
-            }
-            if !found.records.is_empty() {
                 found.has_more = has_more;
-                break;
-            }
-        }
+                // A page of nothing but unreadable records must not look like the end.
+                let is_enough = !found.records.is_empty();
+                Ok(if is_enough {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
+                })
+            },
+        )
+        .await?;
         Ok(found)
     }
 
@@ -305,11 +334,25 @@ impl AuditTable {
         query: QueryFluentBuilder,
         mut see: impl FnMut(Item) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
+        self.each_page(query, |items, _| {
+            items.into_iter().try_for_each(&mut see)?;
+            Ok(ControlFlow::Continue(()))
+        })
+        .await
+    }
+
+    /// Hands over page after page, and whether another one follows, until `see` has enough.
+    async fn each_page(
+        &self,
+        query: QueryFluentBuilder,
+        mut see: impl FnMut(Vec<Item>, bool) -> Result<ControlFlow<()>, StoreError>,
+    ) -> Result<(), StoreError> {
         let mut pages = query.into_paginator().send();
         while let Some(page) = pages.next().await {
             let page = page.map_err(|error| StoreError::of_call("Query", &self.table, &error))?;
-            for item in page.items.unwrap_or_default() {
-                see(item)?;
+            let has_more = page.last_evaluated_key.is_some();
+            if see(page.items.unwrap_or_default(), has_more)?.is_break() {
+                break;
             }
         }
         Ok(())
@@ -371,6 +414,12 @@ pub(crate) fn open_sort(key: &str, day: &str) -> String {
 
 pub(crate) fn owner_day(owner: &str, day: &str) -> String {
     format!("{owner}#{day}")
+}
+
+/// Where the index of a day has its events: the shards, and the one partition of before.
+fn day_partitions(day: &str) -> Vec<String> {
+    let shards = (0..DAY_SHARDS).map(|shard| format!("{day}#{shard}"));
+    shards.chain([day.to_owned()]).collect()
 }
 
 pub(crate) fn day_shard(event_id: &str, day: &str) -> String {

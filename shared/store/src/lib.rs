@@ -1,4 +1,4 @@
-//! Where raglan keeps things: four DynamoDB tables, separated by privilege, and the SQS queue that
+//! Where raglan keeps things: four DynamoDB tables, separated by privilege, and the SQS queues that
 //! audit events travel through.
 //!
 //! | module | table or queue | who writes | who reads |
@@ -8,6 +8,7 @@
 //! | [`limits`], [`leases`], [`idempotency`] | state: what expires | MCP function | MCP function |
 //! | [`usage`] | state | (counted by [`limits`]) | the command line |
 //! | [`audit_queue`] | audit queue | MCP function | audit function |
+//! | [`dead_letters`] | dead-letter queue | audit function, SQS | operators |
 //! | [`audit_append`], [`audit_table`] | audit | audit function | the command line |
 //!
 //! Every read that a permission depends on is a consistent read. Every failure is a [`StoreError`].
@@ -18,6 +19,7 @@ pub mod audit_record;
 pub mod audit_table;
 pub mod catalog;
 pub mod clients;
+pub mod dead_letters;
 pub mod error;
 pub mod idempotency;
 pub mod keys;
@@ -32,6 +34,7 @@ pub use audit_record::AuditRecord;
 pub use audit_table::AuditTable;
 pub use catalog::CatalogStore;
 pub use clients::{AccountChoice, AwsClients};
+pub use dead_letters::DeadLetterQueue;
 pub use error::StoreError;
 pub use idempotency::IdempotencyStore;
 pub use keys::{KeyStore, ReadRecord};

@@ -157,12 +157,17 @@ pub(crate) async fn create_table<'a>(
 pub(crate) async fn local_audit_table() -> AuditTable {
     let client = local_dynamodb().await;
     let indexes = [
-        Key::of("day_shard", Some("event_id")).index("day-index"),
+        Key::of("day", Some("event_id")).index("day-index"),
         Key::of("owner_day", Some("event_id")).index("owner-index"),
     ];
     let key = Key::of("partition", Some("event_id"));
     create_table(&client, "audit", &key, &indexes).await;
     AuditTable::new(client, "audit")
+}
+
+/// Time enough for an emulator.
+pub(crate) fn soon() -> tokio::time::Instant {
+    tokio::time::Instant::now() + std::time::Duration::from_secs(20)
 }
 
 /// The writer of an audit table, on the day of [`audit_event`].

@@ -12,6 +12,7 @@ mod bad_input;
 mod command_line;
 mod deferred_audit;
 mod documents;
+mod drain;
 mod faults;
 mod federation;
 mod field_cases;

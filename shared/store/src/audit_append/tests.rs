@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::*;
 use crate::testing::{
-    audit_event, audit_writer, clients_at, local_audit_table, nobody_listens, scripted,
+    audit_event, audit_writer, clients_at, local_audit_table, nobody_listens, scripted, soon,
 };
 
 const KEY: &str = "key-1";
@@ -43,12 +43,12 @@ async fn an_event_that_is_delivered_twice_is_stored_once() {
     let table = local_audit_table().await;
     let writer = audit_writer(&table, 400);
     let (one, two) = (named("event-1"), named("event-2"));
-    assert_eq!(writer.append(&[&one]).await, [Ok(Stored::New)]);
+    assert_eq!(writer.append(&[&one], soon()).await, [Ok(Stored::New)]);
     let later = record(&AuditEvent {
         http_status: 500,
         ..audit_event("event-1")
     });
-    let results = writer.append(&[&later, &two, &two]).await;
+    let results = writer.append(&[&later, &two, &two], soon()).await;
     let [there, new] = [Ok(Stored::AlreadyThere), Ok(Stored::New)];
     assert_eq!(results, [there.clone(), new, there]);
     let stored = items(&table).await;
@@ -78,7 +78,7 @@ async fn writers_that_meet_leave_one_chain_without_a_gap() {
                 });
                 let records: Vec<_> = ids.collect();
                 let records: Vec<_> = records.iter().collect();
-                for result in writer_of.append(&records).await {
+                for result in writer_of.append(&records, soon()).await {
                     result.unwrap();
                 }
             }
@@ -95,7 +95,9 @@ async fn more_events_than_one_transaction_takes_are_all_stored() {
     let table = local_audit_table().await;
     let writer = audit_writer(&table, 400);
     let records: Vec<_> = (0..200).map(|n| named(&format!("event-{n:03}"))).collect();
-    let results = writer.append(&records.iter().collect::<Vec<_>>()).await;
+    let results = writer
+        .append(&records.iter().collect::<Vec<_>>(), soon())
+        .await;
     assert_eq!(results, vec![Ok(Stored::New); 200]);
     assert_eq!(verified(&table).await, 200);
 }
@@ -110,7 +112,7 @@ async fn fields_of_a_newer_writer_are_stored_and_the_expiry_counts_from_the_even
     json["expires_at"] = "never".into();
     json["chain_hash"] = "none".into();
     let newer = AuditRecord::parse(&json.to_string()).unwrap();
-    let results = audit_writer(&table, 400).append(&[&newer]).await;
+    let results = audit_writer(&table, 400).append(&[&newer], soon()).await;
     assert_eq!(results, [Ok(Stored::New)]);
 
     let item = &items(&table).await[0];
@@ -144,7 +146,7 @@ async fn appended_at(url: &str, ids: &[&str]) -> Vec<Result<Stored, StoreError>>
     let table = AuditTable::new(clients_at(url).dynamodb, "audit");
     let records: Vec<_> = ids.iter().map(|id| named(id)).collect();
     let records: Vec<_> = records.iter().collect();
-    audit_writer(&table, 400).append(&records).await
+    audit_writer(&table, 400).append(&records, soon()).await
 }
 
 #[tokio::test]
@@ -182,10 +184,26 @@ async fn an_event_that_the_table_refuses_does_not_hold_back_the_others() {
 }
 
 #[tokio::test]
+async fn an_event_for_which_the_whole_call_is_refused_does_not_hold_back_the_others() {
+    let whole = r#"{"__type":"com.amazon.coral.validate#ValidationException","message":"no"}"#;
+    let refused = (400, whole.to_owned());
+    let stored = (200, "{}".to_owned());
+    let server = scripted(script(vec![refused.clone(), refused, stored])).await;
+    let results = appended_at(&server.url, &["event-1", "event-2"]).await;
+    assert!(
+        matches!(&results[0], Err(StoreError::Refused { .. })),
+        "{results:?}"
+    );
+    assert_eq!(results[1..], [Ok(Stored::New)]);
+}
+
+#[tokio::test]
 async fn nothing_is_stored_without_a_table_or_without_the_right_to_it() {
-    let error = appended_at(&nobody_listens().await, &["event-1"])
-        .await
-        .remove(0);
+    let nobody = AuditTable::new(clients_at(&nobody_listens().await).dynamodb, "audit");
+    let until = Instant::now() + Duration::from_millis(50);
+    let event = named("event-1");
+    let writer = audit_writer(&nobody, 400);
+    let error = writer.append(&[&event], until).await.remove(0);
     assert!(
         matches!(error, Err(StoreError::Unavailable { .. })),
         "{error:?}"
@@ -241,7 +259,7 @@ fn whatever_an_event_holds_its_hash_is_the_same_after_it_was_stored() {
             let mut json = serde_json::to_value(audit_event(&format!("event-{n}"))).unwrap();
             json["anything"] = value;
             let record = AuditRecord::parse(&json.to_string()).unwrap();
-            let results = audit_writer(&table, 400).append(&[&record]).await;
+            let results = audit_writer(&table, 400).append(&[&record], soon()).await;
             assert_eq!(results, [Ok(Stored::New)], "{json}");
         }
         assert_eq!(verified(&table).await, n);

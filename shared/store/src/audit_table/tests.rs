@@ -1,6 +1,6 @@
 use super::*;
 use crate::audit_append::AuditWriter;
-use crate::testing::{audit_event, audit_writer, local_audit_table};
+use crate::testing::{audit_event, audit_writer, local_audit_table, soon};
 
 async fn filled(ids: &[&str]) -> (AuditTable, AuditWriter) {
     let table = local_audit_table().await;
@@ -15,7 +15,7 @@ async fn append(writer: &AuditWriter, id: &str, owner: Option<&str>) {
     let mut event = audit_event(id);
     event.owner = owner.map(ToOwned::to_owned);
     let record = AuditRecord::parse(&serde_json::to_string(&event).unwrap()).unwrap();
-    writer.append(&[&record]).await.remove(0).unwrap();
+    writer.append(&[&record], soon()).await.remove(0).unwrap();
 }
 
 fn ids(records: &[AuditRecord]) -> Vec<&str> {
@@ -109,7 +109,7 @@ async fn an_event_that_no_chain_knows_is_seen_in_the_index() {
     let item = Item::from([
         (PARTITION.to_owned(), text(format!("intruder#{day}"))),
         (EVENT_ID.to_owned(), text("event-9")),
-        (DAY_SHARD.to_owned(), text(format!("{day}#0"))),
+        (DAY.to_owned(), text(format!("{day}#0"))),
     ]);
     let put = table.client.put_item().table_name("audit");
     put.set_item(Some(item)).send().await.unwrap();
@@ -117,6 +117,30 @@ async fn an_event_that_no_chain_knows_is_seen_in_the_index() {
     assert!(keys.contains("intruder"));
     let heads = table.heads(&day).await.unwrap();
     assert_eq!(heads.keys().collect::<Vec<_>>(), ["key-1"]);
+}
+
+/// An event as a version without chains stored it.
+#[tokio::test]
+async fn an_event_from_before_there_were_chains_is_read_and_belongs_to_no_chain() {
+    let (table, _) = filled(&["event-2"]).await;
+    let mut event = audit_event("event-1");
+    let day = event.at.day();
+    event.owner = Some("anna".to_owned());
+    let mut item: Item = crate::table::encode("audit", "event-1", &event).unwrap();
+    item.insert(PARTITION.to_owned(), text(event.partition()));
+    item.insert(DAY.to_owned(), text(&day));
+    let put = table.client.put_item().table_name("audit");
+    put.set_item(Some(item)).send().await.unwrap();
+    for slice in [Slice::Day(&day), Slice::Key("key-1", &day)] {
+        let found = table.all(slice, Bounds::default()).await.unwrap();
+        assert_eq!(ids(&found), ["event-1", "event-2"]);
+        assert_eq!(found[0].event(), &event);
+    }
+    let records = table.chain("key-1", &day).await.unwrap();
+    let head = table.head("key-1", &day).await.unwrap();
+    let faults = raglan_core::audit_chain::verify(&records, head, head, &[]);
+    let faults: Vec<_> = faults.iter().map(ToString::to_string).collect();
+    assert_eq!(faults, ["event event-1 has no place in the chain"]);
 }
 
 #[tokio::test]
