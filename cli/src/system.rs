@@ -9,6 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use raglan_audit::archive::Archive;
+use raglan_audit::closing::Closer;
 use raglan_audit::handler::Handler;
 use raglan_core::audit::DEFAULT_RETENTION_DAYS;
 use raglan_core::catalog::KnowledgeBaseId;
@@ -31,6 +33,8 @@ use crate::local::template::LocalTemplate;
 
 const CURSOR_SECRET_FILE: &str = "cursor-secret";
 const INDEX_FOLDER: &str = "index";
+/// Where the roots of closed days lie, in the folder of the system.
+pub const AUDIT_ROOTS_FOLDER: &str = "audit-roots";
 /// How long one batch of audit events may take, as in the template.
 pub const AUDIT_TIMEOUT: Duration = Duration::from_secs(30);
 /// Where a running system says how it is reached.
@@ -46,6 +50,7 @@ pub struct LocalSystem {
     pub resources: LocalResources,
     /// Where the embedded indexes lie.
     pub index_dir: PathBuf,
+    audit_roots_folder: PathBuf,
     cursor_secret: String,
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
@@ -72,6 +77,7 @@ impl LocalSystem {
         Ok(Self {
             cursor_secret: cursor_secret(&folder, random.as_ref())?,
             index_dir: folder.join(INDEX_FOLDER),
+            audit_roots_folder: folder.join(AUDIT_ROOTS_FOLDER),
             emulators,
             clients,
             resources,
@@ -181,6 +187,20 @@ impl LocalSystem {
             self.resources.audit_dead_letter_queue_url.clone(),
         );
         Handler::new(writer, dead_letters)
+    }
+
+    /// What closes the days of the audit trail that are over.
+    #[must_use]
+    pub fn closer(&self) -> Closer {
+        let archive = Archive::Folder(self.audit_roots_folder());
+        let clock = Arc::clone(&self.clock);
+        Closer::new(self.audit_table(), archive, DEFAULT_RETENTION_DAYS, clock)
+    }
+
+    /// Where the roots of closed days lie.
+    #[must_use]
+    pub fn audit_roots_folder(&self) -> PathBuf {
+        self.audit_roots_folder.clone()
     }
 
     /// Stores every audit event that lies in the queue: what the audit function would do.

@@ -23,7 +23,7 @@ use crate::session::Session;
 use crate::system::LocalSystem;
 use crate::target::Target;
 use crate::terminal::Console;
-use crate::{doctor, kb, key};
+use crate::{audit, doctor, kb, key};
 
 pub(crate) const NOW: Timestamp = Timestamp::from_epoch_seconds(1_800_000_000);
 pub(crate) const DAY: i64 = 86_400;
@@ -126,6 +126,7 @@ impl World {
         };
         let result = match arguments.command {
             Command::Key(key) => key::execute(&mut session, key.command).await,
+            Command::Audit(audit) => audit::execute(&mut session, audit.command).await,
             Command::Kb(kb) => kb::execute(&mut session, kb.command).await,
             Command::Doctor(arguments) => doctor::execute(&mut session, &arguments).await,
             other => panic!("{other:?}"),

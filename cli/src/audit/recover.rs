@@ -232,7 +232,14 @@ mod tests {
     #[test]
     fn other_lines_are_told_from_those_that_were_cut() {
         let call = json!({"level": "INFO", "message": "call", "tool": "retrieve"});
-        for line in ["", "START RequestId: 1", "{", "\"", "[{}]", &call.to_string()] {
+        for line in [
+            "",
+            "START RequestId: 1",
+            "{",
+            "\"",
+            "[{}]",
+            &call.to_string(),
+        ] {
             assert_eq!(found_in(line), Found::Nothing, "{line}");
         }
         let entry = entry().to_string();

@@ -118,7 +118,9 @@ impl Selection {
 
     pub(super) fn fits(&self, event: &AuditEvent) -> bool {
         let tool_fits = self.tool.is_none() || event.tool == self.tool;
-        let decision_fits = self.decision.is_none_or(|decision| event.decision == decision);
+        let decision_fits = self
+            .decision
+            .is_none_or(|decision| event.decision == decision);
         tool_fits && decision_fits
     }
 

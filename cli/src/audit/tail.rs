@@ -88,15 +88,17 @@ impl Follower {
         let oldest = first_id_at(from);
         self.seen = self.seen.split_off(&oldest);
         let mut events = Vec::new();
-        let seen = &mut self.seen;
+        let seen = &self.seen;
         self.selection
             .read(&self.table, Range { from, to }, |record| {
-                if seen.insert(record.event().event_id.clone()) {
+                if !seen.contains(&record.event().event_id) {
                     events.push(record.clone());
                 }
                 Ok(ControlFlow::Continue(()))
             })
             .await?;
+        let ids = events.iter().map(|record| record.event().event_id.clone());
+        self.seen.extend(ids);
         Ok(events)
     }
 }

@@ -161,7 +161,10 @@ impl Verifier {
             let (word, sentence) = of_root(fault);
             findings.push(on_day(None, word, sentence));
         }
-        if witnesses.complete_until().is_some_and(|end| end <= self.now) {
+        if witnesses
+            .complete_until()
+            .is_some_and(|end| end <= self.now)
+        {
             report.state = State::Expired;
             return Ok(report);
         }

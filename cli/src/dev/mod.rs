@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use aws_lambda_events::event::sqs::{SqsBatchResponse, SqsEvent};
+use raglan_audit::closing::Closer;
 use raglan_core::key::PlainKey;
 use raglan_core::key_record::KeyRecord;
 use raglan_core::life_cycle;
@@ -24,6 +25,7 @@ use tokio::task::JoinHandle;
 
 use crate::Outcome;
 use crate::arguments::DevArguments;
+use crate::audit::view;
 use crate::connect;
 use crate::http_client::JsonClient;
 use crate::index::{Destination, IndexJob, index, report_details};
@@ -41,6 +43,8 @@ const SAMPLE_FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/kn
 const SAMPLE_ID: &str = "handbook";
 const SAMPLE_NAME: &str = "Handbook of Lindqvist & Mao Instruments";
 const OWN_DATA_ID: &str = "documents";
+/// How often is looked for days of the audit trail that are over.
+const CLOSING_INTERVAL: Duration = Duration::from_secs(3_600);
 /// How long the demonstration waits until the audit trail is complete.
 const TRAIL_PATIENCE: Duration = Duration::from_secs(20);
 
@@ -162,7 +166,7 @@ async fn run_functions(
     .await?;
 
     say(text!("\nAudit trail (Ctrl-C ends):"));
-    say(trail::header());
+    say(view::heading());
     tokio::select! {
         () = trail.follow() => {}
         () = stop_signal() => say(text!("\nStopping.")),
@@ -188,7 +192,7 @@ async fn demonstrate(arguments: &DevArguments) -> anyhow::Result<Outcome> {
     };
     let calls = tour.take().await?;
     say(text!("\nAudit trail:"));
-    say(trail::header());
+    say(view::heading());
     let seen = trail.wait_for(calls, TRAIL_PATIENCE).await;
     functions.stop().await;
     system.emulators.shutdown().await;
@@ -306,13 +310,14 @@ async fn feed_audit(
     let source = EventSource::connect(&system.clients, queue_url).await?;
     Ok(match endpoint {
         None => {
-            let handler = system.audit_handler();
+            let (handler, closer) = (system.audit_handler(), system.closer());
+            let until = stopped.clone();
             tokio::spawn(async move {
                 let handle = async |event| {
                     let response = handler.handle(event, AUDIT_TIMEOUT).await;
                     Ok::<_, std::convert::Infallible>(response)
                 };
-                source.run(handle, stopped).await;
+                tokio::join!(source.run(handle, stopped), close_days(&closer, until));
             })
         }
         Some(endpoint) => {
@@ -326,6 +331,17 @@ async fn feed_audit(
             })
         }
     })
+}
+
+/// What the schedule does in a deployment, until told to stop. Failures are in the log.
+async fn close_days(closer: &Closer, mut stopped: watch::Receiver<bool>) {
+    loop {
+        let _ = closer.close_days().await;
+        let told = stopped.wait_for(|stopped| *stopped);
+        if tokio::time::timeout(CLOSING_INTERVAL, told).await.is_ok() {
+            return;
+        }
+    }
 }
 
 async fn invoke(

@@ -71,13 +71,14 @@ impl Function {
     pub async fn handle(&self, call: Call, time_left: Duration) -> Result<Answer, ClosingError> {
         match call {
             Call::Batch(batch) => {
-                let response = self.handler.handle(batch, time_left).await;
+                // Boxed: the compiler gives up on the layout of a future this deep.
+                let response = Box::pin(self.handler.handle(batch, time_left)).await;
                 Ok(Answer::Batch(response))
             }
             Call::Task {
                 task: Task::CloseDays,
             } => {
-                let roots = self.closer.close_days().await?.into_iter();
+                let roots = Box::pin(self.closer.close_days()).await?.into_iter();
                 let closed = roots.map(|root| ClosedDay {
                     day: root.day,
                     closing: root.closing,
@@ -104,7 +105,12 @@ mod tests {
         let batch = read(json!({"Records": [message]})).unwrap();
         assert!(matches!(batch, Call::Batch(batch) if batch.records.len() == 1));
         let task = read(json!({"task": "close_days"})).unwrap();
-        assert!(matches!(task, Call::Task { task: Task::CloseDays }));
+        assert!(matches!(
+            task,
+            Call::Task {
+                task: Task::CloseDays
+            }
+        ));
         for other in [json!({"task": "other"}), json!({}), json!([])] {
             assert!(read(other.clone()).is_err(), "{other}");
         }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use futures::stream::{self, StreamExt as _, TryStreamExt as _};
+use futures::future::try_join_all;
 use raglan_core::audit_chain::{ChainEnd, DayRoot, Head};
 use raglan_core::clock::{Clock, Timestamp};
 use raglan_store::audit_table::OpenChain;
@@ -158,11 +158,9 @@ impl Closer {
                 "a day of the audit trail was closed"
             );
         }
-        stream::iter(open)
-            .map(|chain| self.table.mark_closed(chain))
-            .buffer_unordered(MARKS_AT_ONCE)
-            .try_collect::<()>()
-            .await?;
+        for chains in open.chunks(MARKS_AT_ONCE) {
+            try_join_all(chains.iter().map(|chain| self.table.mark_closed(chain))).await?;
+        }
         Ok(root)
     }
 

@@ -14,6 +14,8 @@ pub struct Config {
     pub audit_table: String,
     /// `AUDIT_DEAD_LETTER_QUEUE_URL`: where messages go that are no audit events.
     pub audit_dead_letter_queue_url: String,
+    /// `AUDIT_ROOTS_BUCKET`: where the roots of closed days are kept; without one only the log has them.
+    pub audit_roots_bucket: Option<String>,
     /// `AUDIT_RETENTION_DAYS`: events are deleted so long after they happened.
     pub retention_days: u32,
     /// `LOG_LEVEL`: the least important log entries that are written.
@@ -30,6 +32,7 @@ impl Config {
         let config = Self {
             audit_table: settings.required("AUDIT_TABLE"),
             audit_dead_letter_queue_url: settings.required("AUDIT_DEAD_LETTER_QUEUE_URL"),
+            audit_roots_bucket: settings.get("AUDIT_ROOTS_BUCKET"),
             retention_days: settings.number(
                 "AUDIT_RETENTION_DAYS",
                 DEFAULT_RETENTION_DAYS,
@@ -68,6 +71,7 @@ mod tests {
             Config {
                 audit_table: "audit".to_owned(),
                 audit_dead_letter_queue_url: "https://sqs/dead".to_owned(),
+                audit_roots_bucket: None,
                 retention_days: 400,
                 log_level: Level::INFO,
             }

@@ -44,7 +44,9 @@ impl Bucket {
     ) -> Result<BTreeMap<u32, Option<DayRoot>>, StoreError> {
         let mut roots = BTreeMap::new();
         for (number, version) in self.first_versions(day).await? {
-            let json = self.read(&format!("{day}/{number:06}.json"), &version).await?;
+            let json = self
+                .read(&format!("{day}/{number:06}.json"), &version)
+                .await?;
             roots.insert(number, serde_json::from_slice(&json).ok());
         }
         Ok(roots)

@@ -86,7 +86,11 @@ mod tests {
         assert_eq!(archive.keep(&other).await.unwrap(), Kept::Taken);
         let second = other.numbered(2);
         assert_eq!(archive.keep(&second).await.unwrap(), Kept::New);
-        let damaged = folder.path().join("audit-roots").join(day).join("000003.json");
+        let damaged = folder
+            .path()
+            .join("audit-roots")
+            .join(day)
+            .join("000003.json");
         fs::write(damaged, "{").unwrap();
         let expected = BTreeMap::from([(1, Some(first)), (2, Some(second)), (3, None)]);
         assert_eq!(archive.closings(day).await.unwrap(), expected);

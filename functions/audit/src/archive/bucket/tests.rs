@@ -61,11 +61,16 @@ impl FakeS3 {
         let body = body.collect().await.unwrap().to_bytes();
         let query = parts.uri.query().unwrap_or_default().to_owned();
         let parameter = |name: &str| {
-            let found = query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
+            let found = query
+                .split('&')
+                .find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
             found.map(|value| value.replace("%2F", "/"))
         };
         let path = parts.uri.path();
-        let Some(key) = path.strip_prefix("/roots").map(|key| key.trim_start_matches('/')) else {
+        let Some(key) = path
+            .strip_prefix("/roots")
+            .map(|key| key.trim_start_matches('/'))
+        else {
             return error(StatusCode::NOT_FOUND, "NoSuchBucket");
         };
         let mut versions = self.0.lock().unwrap();
@@ -84,7 +89,11 @@ impl FakeS3 {
             return Response::new(Full::new(content.clone().unwrap()));
         }
         let after = parameter("key-marker").zip(parameter("version-id-marker"));
-        Response::new(Full::from(page(&versions, &parameter("prefix").unwrap(), after)))
+        Response::new(Full::from(page(
+            &versions,
+            &parameter("prefix").unwrap(),
+            after,
+        )))
     }
 }
 
@@ -98,7 +107,9 @@ fn page(
     listed.retain(|(_, (key, _))| key.starts_with(prefix));
     listed.sort_by_key(|(n, (key, _))| (key.clone(), std::cmp::Reverse(*n)));
     if let Some((key, version)) = after {
-        let last = listed.iter().position(|(n, (of, _))| *of == key && n.to_string() == version);
+        let last = listed
+            .iter()
+            .position(|(n, (of, _))| *of == key && n.to_string() == version);
         listed.drain(..=last.unwrap());
     }
     let is_truncated = listed.len() > PAGE;
@@ -108,8 +119,14 @@ fn page(
          <IsTruncated>{is_truncated}</IsTruncated>"
     );
     for (n, (key, content)) in &listed {
-        let kind = if content.is_some() { "Version" } else { "DeleteMarker" };
-        xml.push_str(&format!("<{kind}><Key>{key}</Key><VersionId>{n}</VersionId></{kind}>"));
+        let kind = if content.is_some() {
+            "Version"
+        } else {
+            "DeleteMarker"
+        };
+        xml.push_str(&format!(
+            "<{kind}><Key>{key}</Key><VersionId>{n}</VersionId></{kind}>"
+        ));
     }
     if let Some((n, (key, _))) = listed.last().filter(|_| is_truncated) {
         xml.push_str(&format!("<NextKeyMarker>{key}</NextKeyMarker>"));
@@ -137,9 +154,14 @@ async fn roots_are_read_as_they_were_written() {
     for closing in 1..=5 {
         assert_eq!(archive.keep(&root(closing)).await.unwrap(), Kept::New);
     }
-    let expected = (1..=5).map(|closing| (closing, Some(root(closing)))).collect();
+    let expected = (1..=5)
+        .map(|closing| (closing, Some(root(closing))))
+        .collect();
     assert_eq!(archive.closings(DAY).await.unwrap(), expected);
-    assert_eq!(archive.closings("2027-01-14").await.unwrap(), BTreeMap::new());
+    assert_eq!(
+        archive.closings("2027-01-14").await.unwrap(),
+        BTreeMap::new()
+    );
 }
 
 #[tokio::test]
