@@ -283,8 +283,8 @@ def closed_day(deployment: Deployment) -> None:
     check([x["Key"] for x in versions] == [name], f"the bucket has {versions}")
     root = json.loads(s3.get_object(Bucket=bucket, Key=name)["Body"].read())
     check(root["root"] == closed["closed"][0]["root"], f"the root is {root}")
-    lock = s3.get_object_lock_configuration(Bucket=bucket)["ObjectLockConfiguration"]
-    say(f"{name}: {root['event_count']} event; default lock {lock['Rule']['DefaultRetention']}")
+    # MiniStack's CloudFormation leaves the lock out: infra/check looks at the template instead.
+    say(f"{name}: {root['event_count']} event")
 
     words = ["audit", "verify", "--from", yesterday, "--to", yesterday]
     say(deployment.raglan(*words).strip().splitlines()[-1])
