@@ -138,6 +138,11 @@ def problems(resources):
         if not table.get("PointInTimeRecoverySpecification", {}).get("PointInTimeRecoveryEnabled"):
             yield f"{name}: has no point-in-time recovery"
 
+    roots = of_type("AWS::S3::Bucket")["AuditRootsBucket"]
+    lock = roots.get("ObjectLockConfiguration", {}).get("Rule", {}).get("DefaultRetention")
+    if not (roots.get("ObjectLockEnabled") and lock):
+        yield "AuditRootsBucket: roots can be deleted"
+
     queue = of_type("AWS::SQS::Queue")["AuditQueue"]
     timeout = of_type("AWS::Lambda::Function")["AuditFunction"]["Timeout"]
     if queue["VisibilityTimeout"] < VISIBILITY_PER_TIMEOUT * timeout:

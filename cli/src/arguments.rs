@@ -7,6 +7,7 @@ use raglan_core::catalog::KnowledgeBaseId;
 use raglan_index_store::IndexLocation;
 use raglan_rag::backend::Condition;
 
+pub use crate::audit::arguments::AuditArguments;
 pub use crate::bench::arguments::BenchArguments;
 pub use crate::doctor::DoctorArguments;
 pub use crate::kb::arguments::KbArguments;
@@ -51,6 +52,8 @@ pub enum Command {
     Connect(ConnectArguments),
     /// Issues, narrows, rotates and revokes API keys
     Key(KeyArguments),
+    /// Reads, verifies and mends the audit trail
+    Audit(AuditArguments),
     /// Looks at a deployment from outside and inside, and says what to do about what it finds
     Doctor(DoctorArguments),
     /// Says which knowledge bases there are and whose they are
