@@ -23,7 +23,7 @@ async fn main() -> ExitCode {
         }
     };
     log::install(config.log_level);
-    let clients = AwsClients::from_environment().await;
+    let clients = AwsClients::of_function();
     let table = AuditTable::new(clients.dynamodb, config.audit_table);
     let handler = &Handler::new(table, config.retention_days);
     let service = service_fn(move |event: LambdaEvent<SqsEvent>| async move {

@@ -109,9 +109,13 @@ impl App {
         }
     }
 
-    /// Opens the connections to DynamoDB and SQS, so that the first caller does not wait for it.
-    /// Failures are logged and change nothing: every request finds out for itself.
+    /// Opens the connections to DynamoDB and SQS, so that the first caller does not wait for it, unless
+    /// the configuration says otherwise. Failures are logged and change nothing: every request finds out
+    /// for itself.
     pub async fn warm_up(&self) {
+        if !self.config.warm_up {
+            return;
+        }
         let (keys, audit) = tokio::join!(self.keys.warm(), self.trail.warm());
         for error in [keys.err(), audit.err()].into_iter().flatten() {
             tracing::warn!(%error, "a connection could not be opened beforehand");

@@ -17,13 +17,13 @@ use crate::config::Config;
 ///
 /// # Errors
 /// [`BadSettings`] with every variable that is off.
-pub async fn app_from_environment() -> Result<App, BadSettings> {
+pub fn app_from_environment() -> Result<App, BadSettings> {
     let config = Config::from_lookup(|name| std::env::var(name).ok())?;
     log::install(config.log_level);
     metrics::install(Box::new(StandardOutput {
         function_name: std::env::var("AWS_LAMBDA_FUNCTION_NAME").unwrap_or_else(|_| "mcp".into()),
     }));
-    let clients = AwsClients::from_environment().await;
+    let clients = AwsClients::of_function();
     let backends = Backends::from_config(&config);
     Ok(App::new(
         config,
