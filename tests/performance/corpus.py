@@ -20,7 +20,8 @@ SECTION_BYTES = 1050
 
 def sentences():
     found = []
-    for path in sorted(SAMPLE.rglob("*.md")):
+    # The poisoned documents are there to be found; most documents are harmless.
+    for path in sorted(path for path in SAMPLE.rglob("*.md") if "poisoned" not in path.name):
         for line in path.read_text(encoding="utf-8").splitlines():
             if len(line) > 40 and not line.startswith(("#", "|", "```", "---")):
                 found += re.split(r"(?<=[.!?])\s+|(?<=[。！？])", line.strip("-* "))

@@ -20,6 +20,8 @@ from pathlib import Path
 from stand_ins import PEER_KEY, StandIns, read_environment, unknown_key
 
 WARM_UP_CALLS = 50
+# An index of 10,000 passages; `run` has it built.
+KNOWLEDGE_BASE = "passages-10000"
 
 
 def message(method, params=None, key=None, version="2025-06-18"):
@@ -46,10 +48,11 @@ def events_of(key, ours=False):
     client = {"name": "measure", "version": "1"}
     handshake = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client}
     question = {"query": "How long can the old key stay valid after a rotation?", "top_k": 3}
+    where = {"kb_id": KNOWLEDGE_BASE} if ours else {}
     events = {
         "initialize": (message("initialize", handshake, key), 200),
         "tools/list": (message("tools/list", None, key), 200),
-        "retrieve": (tool_call(key, "retrieve", **question), 200),
+        "retrieve": (tool_call(key, "retrieve", **question, **where), 200),
     }
     if ours:
         events["refusal"] = (tool_call(key, "retrieve", **question, kb_id="not-mine"), 200)

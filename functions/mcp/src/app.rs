@@ -24,6 +24,7 @@ use crate::authenticate::{
     AuthenticationError, Caller, Presented, check_token, presented, recognise,
 };
 use crate::backends::Backends;
+use crate::body::RequestBody;
 use crate::call_log;
 use crate::config::{AuditMode, Config};
 use crate::context::CallContext;
@@ -181,7 +182,9 @@ impl App {
                 return refusal.reply_with(language, &context.request_id, oauth);
             }
         }
-        let (caller, counted) = match self.identify(request, context, began).await {
+        let body = RequestBody::new(request.body().clone(), self.config.max_body_bytes);
+        let identifying = self.identify(request, &body, context, began);
+        let (caller, counted) = match identifying.await {
             Ok(identified) => identified,
             Err(error) => {
                 record.not_recognised(&error);
@@ -193,7 +196,7 @@ impl App {
             record.failed(refusal.class());
             return refusal.reply_with(language, &context.request_id, oauth);
         }
-        let judged = self.limiter.judge(&caller, request.body(), counted, began);
+        let judged = self.limiter.judge(&caller, &body, counted, began);
         let allowance = match judged.await {
             Ok(allowance) => allowance,
             Err((refused, calls)) => {
@@ -221,7 +224,7 @@ impl App {
         };
         let mut reply = self
             .protocol
-            .answer(request.headers(), request.body(), exchange, session_id)
+            .answer(request.headers(), &body, exchange, session_id)
             .await;
         if record.is_not_announced() {
             return Refusal::AuditUnavailable.reply_with(language, &context.request_id, oauth);
@@ -237,6 +240,7 @@ impl App {
     async fn identify(
         &self,
         request: &Request<Bytes>,
+        body: &RequestBody,
         context: &CallContext,
         now: Timestamp,
     ) -> Result<(Caller, Option<Counted>), AuthenticationError> {
@@ -252,8 +256,8 @@ impl App {
             });
         }
         let identified = match presented {
-            Ok(Presented::Key(key)) => self.look_up(&key.hash(), request.body(), now).await,
-            Ok(Presented::Token(token)) => self.look_up_bearer(token, request.body(), now).await,
+            Ok(Presented::Key(key)) => self.look_up(&key.hash(), body, now).await,
+            Ok(Presented::Token(token)) => self.look_up_bearer(token, body, now).await,
             Err(error) => Err(error),
         };
         if let Err(error) = &identified
@@ -269,7 +273,7 @@ impl App {
     async fn look_up_bearer(
         &self,
         token: &str,
-        body: &[u8],
+        body: &RequestBody,
         now: Timestamp,
     ) -> Result<(Caller, Option<Counted>), AuthenticationError> {
         let Some(oauth) = &self.oauth else {
@@ -288,14 +292,12 @@ impl App {
     async fn look_up(
         &self,
         hash: &KeyHash,
-        body: &[u8],
+        body: &RequestBody,
         now: Timestamp,
     ) -> Result<(Caller, Option<Counted>), AuthenticationError> {
-        let too_large = body.len() > self.config.max_body_bytes;
-        let countable = if too_large { &[] } else { body };
         // Boxed, because the SDK's futures are large and would be moved from step to step.
         let find = Box::pin(self.keys.find(hash));
-        let count = Box::pin(self.limiter.count_early(hash, countable, now));
+        let count = Box::pin(self.limiter.count_early(hash, body, now));
         let (found, counted) = tokio::join!(find, count);
         let caller = recognise(hash, found?, now);
         if caller.is_err() {
