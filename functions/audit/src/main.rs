@@ -12,7 +12,7 @@ use raglan_audit::config::Config;
 use raglan_audit::handler::Handler;
 use raglan_core::clock::{Clock as _, SystemClock};
 use raglan_core::random::SystemRandom;
-use raglan_store::{AccountChoice, AuditTable, AuditWriter, AwsClients, DeadLetterQueue};
+use raglan_store::{AuditTable, AuditWriter, AwsClients, DeadLetterQueue, function_account};
 use raglan_telemetry::log;
 use raglan_telemetry::metrics::{self, StandardOutput};
 
@@ -32,7 +32,7 @@ async fn main() -> ExitCode {
     metrics::install(Box::new(StandardOutput {
         function_name: std::env::var("AWS_LAMBDA_FUNCTION_NAME").unwrap_or_else(|_| "audit".into()),
     }));
-    let account = AccountChoice::default().load().await;
+    let account = function_account();
     let clients = AwsClients::of_account(&account);
     let archive = match config.audit_roots_bucket {
         Some(name) => Archive::Bucket(Bucket::new(&account, name)),

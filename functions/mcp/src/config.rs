@@ -75,6 +75,8 @@ pub struct Config {
     pub guard_enabled: bool,
     /// `OAUTH_ISSUER` and `OAUTH_RESOURCE`: access tokens are accepted beside keys.
     pub oauth: Option<OauthConfig>,
+    /// `WARM_UP`: connections are opened at the start, before the first request.
+    pub warm_up: bool,
     /// `METRICS_ENABLED`: metrics go to standard output, for CloudWatch.
     pub metrics_enabled: bool,
     /// `RAGLAN_LANGUAGE`: the language of texts for people and models.
@@ -248,6 +250,7 @@ impl Config {
             auth_failures_per_minute: settings.number("AUTH_FAILURES_PER_MINUTE", 60, 0, 6000),
             guard_enabled: settings.switch("GUARD_ENABLED", true),
             oauth: oauth(&mut settings),
+            warm_up: settings.switch("WARM_UP", true),
             metrics_enabled: settings.switch("METRICS_ENABLED", true),
             language: settings.language(LANGUAGE_VARIABLE),
             log_level: settings.log_level("LOG_LEVEL"),
