@@ -31,7 +31,8 @@ use raglan_mcp::config::Config;
 use raglan_store::audit_table::{Bounds, Slice};
 use raglan_store::catalog::PutMode;
 use raglan_store::{
-    AccountChoice, AuditRecord, AuditTable, AuditWriter, AwsClients, CatalogStore, DeadLetterQueue, KeyStore, LazyAccount,
+    AccountChoice, AuditRecord, AuditTable, AuditWriter, AwsClients, CatalogStore, DeadLetterQueue,
+    KeyStore, LazyAccount,
 };
 use tempfile::TempDir;
 
