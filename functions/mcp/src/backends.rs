@@ -95,6 +95,8 @@ pub fn build(
         return Ok(Arc::new(backend));
     }
     adapter::build(name, configuration, surroundings)
+}
+
 /// The embedded index, from the disk or from S3.
 fn embedded(
     config: &Config,
