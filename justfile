@@ -65,6 +65,22 @@ engines:
 performance *options:
     tests/performance/run {{ options }}
 
+# Counts the instructions of a fixed set of requests and compares them with the record (--record).
+instructions *options:
+    tests/performance/gate {{ options }}
+
+# Measures how the cost of a call grows (--quick).
+growth *options:
+    tests/performance/growth {{ options }}
+
+# Puts a load on the local system and on a server with the Python SDK (--seconds, --soak, --json).
+load *options:
+    tests/performance/load {{ options }}
+
+# Makes the tables and charts of docs/performance.md from the figures beside it.
+performance-report:
+    cargo run --bin performance-report
+
 # Checks licences, advisories and sources of the dependencies; needs `cargo install cargo-deny`.
 deny:
     cargo deny check

@@ -20,6 +20,10 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 EXPIRING_TABLES = {"CatalogTable", "StateTable", "AuditTable"}
 PROTECTED_TABLES = {"KeysTable", "AuditTable"}
 LEAST_RECEIVE_COUNT = 5
+PUBLISHED_INDEXES = {
+    "arn:${AWS::Partition}:s3:::${Folder}*": "PublishedIndexes",
+    "arn:${AWS::Partition}:s3:::${Bucket}": "BucketOfPublishedIndexes",
+}
 VISIBILITY_PER_TIMEOUT = 6
 
 
@@ -57,6 +61,8 @@ def target_name(target):
         return target
     if "Fn::Sub" in target:
         pattern = target["Fn::Sub"]
+        if isinstance(pattern, list):
+            return PUBLISHED_INDEXES[pattern[0]]
         alarms = ":cloudwatch:" in pattern and ":alarm:${AWS::StackName}-*" in pattern
         return "Alarms" if alarms else pattern.partition(".Arn}")[0].removeprefix("${")
     name = target["Fn::GetAtt"][0] if "Fn::GetAtt" in target else target["Ref"]
@@ -131,6 +137,11 @@ def problems(resources):
             yield f"{name}: goes with the stack"
         if not table.get("PointInTimeRecoverySpecification", {}).get("PointInTimeRecoveryEnabled"):
             yield f"{name}: has no point-in-time recovery"
+
+    roots = of_type("AWS::S3::Bucket")["AuditRootsBucket"]
+    lock = roots.get("ObjectLockConfiguration", {}).get("Rule", {}).get("DefaultRetention")
+    if not (roots.get("ObjectLockEnabled") and lock):
+        yield "AuditRootsBucket: roots can be deleted"
 
     queue = of_type("AWS::SQS::Queue")["AuditQueue"]
     timeout = of_type("AWS::Lambda::Function")["AuditFunction"]["Timeout"]

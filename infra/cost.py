@@ -55,7 +55,7 @@ def arguments():
     add("--audit-duration-ms", type=float, default=20, help="billed time of such a run")
     add("--retention-days", type=int, default=400, help="AuditRetentionDays")
     add("--metrics", type=int, default=60, help="custom metrics: sets of dimension values")
-    add("--alarms", type=int, default=13)
+    add("--alarms", type=int, default=14)
     add("--write", action="store_true", help="put the table into docs/operations.md")
     add("--check", action="store_true", help="fail when docs/operations.md has another table")
     return parser.parse_args()

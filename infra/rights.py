@@ -32,6 +32,7 @@ OPERATIONS = {
     "head_object": {"s3:GetObject"},
     "delete_object": {"s3:DeleteObject"},
     "list_objects_v2": {"s3:ListBucket"},
+    "list_object_versions": {"s3:ListBucketVersions"},
     "get_secret_value": {"secretsmanager:GetSecretValue"},
     "get_parameter": {"ssm:GetParameter"},
     "retrieve": {"bedrock:Retrieve"},
@@ -85,9 +86,27 @@ USERS = {
     "shared/store/src/usage.rs": ("StateTable", {"of": [ADMINISTRATOR]}),
     "shared/store/src/audit_queue.rs": (
         "AuditQueue",
-        {"send": [MCP, ADMINISTRATOR], "warm": [MCP]},
+        {"send_json": [MCP, ADMINISTRATOR], "warm": [MCP]},
     ),
-    "shared/store/src/audit_table.rs": ("AuditTable", {"put": [AUDIT], "page": [ADMINISTRATOR]}),
+    "shared/store/src/audit_table.rs": (
+        "AuditTable",
+        # The pages that a query returns are those of query.
+        {
+            "head": [AUDIT, ADMINISTRATOR],
+            "query": [AUDIT, ADMINISTRATOR],
+            "mark_closed": [AUDIT],
+        },
+    ),
+    "shared/store/src/audit_append.rs": ("AuditTable", {"transact": [AUDIT]}),
+    "shared/store/src/dead_letters.rs": ("AuditDeadLetterQueue", {"keep": [AUDIT]}),
+    "functions/audit/src/archive/bucket.rs": (
+        "AuditRootsBucket",
+        {
+            "first_versions": [AUDIT, ADMINISTRATOR],
+            "read": [AUDIT, ADMINISTRATOR],
+            "keep": [AUDIT],
+        },
+    ),
     "shared/bedrock/src/backend.rs": (
         "BedrockKnowledgeBaseArns",
         {"get_knowledge_base": [MCP]},
@@ -105,6 +124,17 @@ USERS = {
         },
     ),
     "shared/bedrock/src/converse.rs": ("BedrockModelArns", {"converse": [MCP]}),
+    "shared/index-store/src/objects.rs": (
+        "PublishedIndexes",
+        {
+            "read_small": [MCP, ADMINISTRATOR],
+            "download": [MCP],
+            "upload": [ADMINISTRATOR],
+            "replace": [ADMINISTRATOR],
+            "list": [ADMINISTRATOR],
+            "delete": [ADMINISTRATOR],
+        },
+    ),
     "cli/src/doctor/inside.rs": (
         None,
         {
@@ -128,7 +158,12 @@ RESOURCES = {
     ("cli/src/doctor/inside.rs", "alarms"): ["Alarms"],
     ("shared/engines/src/credentials.rs", "secret"): ["SecretArns"],
     ("shared/engines/src/credentials.rs", "parameter"): ["ParameterArns"],
+    # The right to list is one on the bucket, not on what is in it.
+    ("shared/index-store/src/objects.rs", "list"): ["BucketOfPublishedIndexes"],
 }
+
+# The functions that name the version of the object that they read, which is a right of its own.
+OF_A_VERSION = {("functions/audit/src/archive/bucket.rs", "read"): {"s3:GetObjectVersion"}}
 
 # Rights that Lambda uses in the function's name, or that go with a service.
 OF_THE_PLATFORM = {
@@ -194,7 +229,7 @@ def used():
             seen.add((name, function))
             if function not in functions:
                 problems.append(f"{name}: {function} calls {operation}; rights.py does not say who")
-            actions = set(OPERATIONS[operation])
+            actions = OF_A_VERSION.get((name, function), set(OPERATIONS[operation]))
             if operation == "transact_write_items":
                 actions = {right for part, right in TRANSACTION_PARTS.items() if part in text}
             for who in functions.get(function, []):

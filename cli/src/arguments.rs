@@ -4,8 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use raglan_core::catalog::KnowledgeBaseId;
+use raglan_index_store::IndexLocation;
 use raglan_rag::backend::Condition;
 
+pub use crate::audit::arguments::AuditArguments;
 pub use crate::bench::arguments::BenchArguments;
 pub use crate::doctor::DoctorArguments;
 pub use crate::kb::arguments::KbArguments;
@@ -50,6 +52,8 @@ pub enum Command {
     Connect(ConnectArguments),
     /// Issues, narrows, rotates and revokes API keys
     Key(KeyArguments),
+    /// Reads, verifies and mends the audit trail
+    Audit(AuditArguments),
     /// Looks at a deployment from outside and inside, and says what to do about what it finds
     Doctor(DoctorArguments),
     /// Says which knowledge bases there are and whose they are
@@ -196,6 +200,10 @@ pub struct IndexArguments {
     /// Go on and index again whenever the folder has changed, until Ctrl-C
     #[arg(long)]
     pub watch: bool,
+    /// Also put the index into S3, where functions with this `INDEX_S3_URI` fetch it:
+    /// s3://BUCKET/FOLDER/
+    #[arg(long, value_name = "S3-URI", value_parser = IndexLocation::parse)]
+    pub publish: Option<IndexLocation>,
     /// The deployment.
     #[command(flatten)]
     pub target: TargetArguments,

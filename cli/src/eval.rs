@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use anyhow::Context as _;
-use raglan_rag::backend::{Filters, RetrieveRequest};
+use raglan_rag::backend::{Filters, Note, RetrieveRequest};
+use raglan_rag::embedded::open::Ranking;
 use raglan_rag::evaluation::{Scores, mean, score};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -58,6 +59,39 @@ pub async fn run(arguments: EvalArguments) -> anyhow::Result<Outcome> {
     let set = read(&set)
         .with_context(|| text!("{file} is no query set", file = arguments.file.display()))?;
     let opened = OpenKnowledgeBase::open(&arguments.index).await?;
+    let scores = measure(&opened, Ranking::Best, &set, arguments.k).await?;
+    let mut by_ranking = Vec::new();
+    if opened.has_meaning().await? {
+        for (name, ranking) in RANKINGS {
+            let scores = measure(&opened, *ranking, &set, arguments.k).await?;
+            by_ranking.push((*name, mean(&scores)));
+        }
+    }
+    let measured = Measured { scores, by_ranking };
+    show(&set, &measured, &arguments, &mut Console::standard())?;
+    Ok(Outcome::Done)
+}
+
+/// The rankings that are told apart where there are vectors.
+const RANKINGS: &[(&str, Ranking)] = &[
+    ("words", Ranking::Words),
+    ("meaning", Ranking::Meaning),
+    ("both", Ranking::Both),
+];
+
+struct Measured {
+    /// Of each query, as callers get it.
+    scores: Vec<Scores>,
+    /// The means of the other rankings.
+    by_ranking: Vec<(&'static str, Scores)>,
+}
+
+async fn measure(
+    opened: &OpenKnowledgeBase,
+    ranking: Ranking,
+    set: &QuerySet,
+    k: u8,
+) -> anyhow::Result<Vec<Scores>> {
     let mut scores = Vec::new();
     for query in &set.queries {
         let request = RetrieveRequest {
@@ -66,16 +100,16 @@ pub async fn run(arguments: EvalArguments) -> anyhow::Result<Outcome> {
             min_score: None,
             filters: Filters::default(),
         };
-        let found = opened.retrieve(&request).await?;
-        let ranking = found.passages.iter().map(|p| p.filename.as_str());
-        scores.push(score(
-            ranking,
-            &query.relevant.gains(),
-            usize::from(arguments.k),
-        ));
+        let found = opened.retrieve(ranking, &request).await?;
+        // Figures of something else than what was asked for would be worse than none.
+        anyhow::ensure!(
+            !found.notes.contains(&Note::WordsOnly),
+            text!("the embedding model did not answer")
+        );
+        let ranked = found.passages.iter().map(|p| p.filename.as_str());
+        scores.push(score(ranked, &query.relevant.gains(), usize::from(k)));
     }
-    show(&set, &scores, &arguments, &mut Console::standard())?;
-    Ok(Outcome::Done)
+    Ok(scores)
 }
 
 fn read(json: &[u8]) -> anyhow::Result<QuerySet> {
@@ -98,10 +132,11 @@ fn read(json: &[u8]) -> anyhow::Result<QuerySet> {
 
 fn show(
     set: &QuerySet,
-    scores: &[Scores],
+    measured: &Measured,
     arguments: &EvalArguments,
     console: &mut Console,
 ) -> anyhow::Result<()> {
+    let Measured { scores, by_ranking } = measured;
     let means = mean(scores);
     let k = arguments.k;
     if arguments.json {
@@ -117,7 +152,10 @@ fn show(
             .zip(scores)
             .map(|(query, scores)| json!({ "query": query.query, "scores": of(scores) }))
             .collect();
-        let answer = json!({ "k": k, "mean": of(&means), "queries": queries });
+        let mut answer = json!({ "k": k, "mean": of(&means), "queries": queries });
+        for (name, means) in by_ranking {
+            answer["rankings"][*name] = of(means);
+        }
         console.say(serde_json::to_string_pretty(&answer)?);
         return Ok(());
     }
@@ -140,6 +178,8 @@ fn show(
         &text!("mean of {count} queries", count = scores.len()),
         &means,
     ));
+    let rankings = by_ranking.iter();
+    rows.extend(rankings.map(|(name, means)| row(&text!("mean by {name}", name), means)));
     let recall = format!("RECALL@{k}");
     console.say(table(&["NDCG@10", &recall, "MRR", "QUERY"], &rows));
     Ok(())

@@ -1,12 +1,15 @@
 //! `raglan`: everything that people do at a terminal. [`arguments`] says what there is; [`dev`] runs
 //! the local system out of the pieces in [`local`]; [`index`] makes knowledge bases; [`key`] and [`kb`]
-//! administrate a deployment that [`target`] finds, and [`ledger`] writes down what they change.
+//! administrate a deployment that [`target`] finds, [`ledger`] writes down what they change, and [`audit`]
+//! reads it.
 
 pub mod arguments;
+pub mod audit;
 pub mod bench;
 pub mod connect;
 pub mod dev;
 pub mod doctor;
+mod embedding;
 pub mod eval;
 pub mod failure;
 pub mod guard;
@@ -79,6 +82,7 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<Outcome> {
         Command::Connect(arguments) => connect::run(&arguments),
         Command::Doctor(arguments) => Box::pin(doctor::run(arguments)).await,
         Command::Guard(arguments) => guard::run(&arguments),
+        Command::Audit(arguments) => Box::pin(audit::run(arguments)).await,
         Command::Key(arguments) => key::run(arguments).await,
         Command::Kb(arguments) => kb::run(arguments).await,
         Command::Bench(arguments) => bench::run(arguments).await,

@@ -18,6 +18,12 @@ pub enum InvalidMoment {
         )
     )]
     Moment,
+    /// Neither a duration nor a moment of the past.
+    #[error(
+        "{}",
+        text!("expected a duration (2h, 7d), a date (2027-01-31) or a date-time (RFC 3339)")
+    )]
+    Past,
 }
 
 /// Seconds of `45m`, `12h`, `30d`, `4w`, `90s` or `0`.
@@ -85,6 +91,51 @@ pub fn parse_when(text: &str) -> Result<When, InvalidMoment> {
     }
 }
 
+/// When something was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Past {
+    /// So many seconds ago.
+    Ago(i64),
+    /// At that moment; `true` when a date was named, which is a whole day.
+    At(Timestamp, bool),
+}
+
+impl Past {
+    /// The moment, or the beginning of the day.
+    #[must_use]
+    pub const fn begin(self, now: Timestamp) -> Timestamp {
+        match self {
+            Self::Ago(seconds) => now.plus_seconds(-seconds),
+            Self::At(moment, _) => moment,
+        }
+    }
+
+    /// The moment, or the end of the day.
+    #[must_use]
+    pub const fn end(self, now: Timestamp) -> Timestamp {
+        match self {
+            Self::At(moment, true) => {
+                Timestamp::from_epoch_ms(moment.plus_seconds(86_400).epoch_ms() - 1)
+            }
+            _ => self.begin(now),
+        }
+    }
+}
+
+/// A duration until now, a date or a date-time.
+///
+/// # Errors
+/// [`InvalidMoment::Past`]
+pub fn parse_past(text: &str) -> Result<Past, InvalidMoment> {
+    if let Ok(seconds) = parse_duration_seconds(text) {
+        return Ok(Past::Ago(seconds));
+    }
+    let is_date = !text.contains([':', 'T', 't']);
+    Timestamp::parse(text)
+        .map(|moment| Past::At(moment, is_date))
+        .map_err(|_| InvalidMoment::Past)
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -141,10 +192,26 @@ mod tests {
         assert_eq!(parse_when("tomorrow"), Err(InvalidMoment::Moment));
     }
 
+    #[test]
+    fn the_past_is_counted_back_from_now_or_named() {
+        let now = Timestamp::from_epoch_seconds(1_800_000_000);
+        let past = |text: &str| parse_past(text).unwrap();
+        assert_eq!(past("2h").begin(now), now.plus_seconds(-7_200));
+        assert_eq!(past("2h").end(now), now.plus_seconds(-7_200));
+        let date_time = past("2027-01-31T12:00:00Z");
+        assert_eq!(date_time.begin(now), date_time.end(now));
+        let end = past("2027-01-31").end(now).to_string();
+        assert_eq!(end, "2027-01-31T23:59:59.999Z");
+        for bad in ["yesterday", "-2h", "2027-13-01", ""] {
+            assert_eq!(parse_past(bad), Err(InvalidMoment::Past), "{bad}");
+        }
+    }
+
     proptest! {
         #[test]
         fn no_text_makes_the_parsers_panic(text in ".*", number in any::<u128>()) {
             let _ = parse_when(&text);
+            let _ = parse_past(&text).map(|past| past.end(Timestamp::from_epoch_seconds(0)));
             let _ = parse_when(&format!("{number}w"));
         }
 

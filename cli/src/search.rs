@@ -6,18 +6,21 @@ use std::time::Duration;
 
 use raglan_core::catalog::KnowledgeBaseId;
 use raglan_rag::backend::{
-    Backend as _, Comparison, Condition, EngineCall, Filters, Passage, Retrieval, RetrieveRequest,
+    Backend as _, Comparison, Condition, EngineCall, Filters, Note, Passage, Retrieval,
+    RetrieveRequest,
 };
 use raglan_rag::embedded::EmbeddedBackend;
 use raglan_rag::embedded::highlight::highlights;
+use raglan_rag::embedded::open::Ranking;
 use serde_json::{Value, json};
 
 use crate::Outcome;
 use crate::arguments::{IndexChoice, SearchArguments};
+use crate::embedding;
 use crate::failure::Failure;
 use crate::language::text;
 use crate::target::{MissingFolder, Target};
-use crate::terminal::Console;
+use crate::terminal::{Console, warn};
 
 /// How long one search may take.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -50,20 +53,36 @@ impl OpenKnowledgeBase {
             Some(id) => id.clone(),
             None => only_one(&root)?,
         };
-        Ok(Self {
-            engine: EmbeddedBackend::new(root),
-            kb_id,
-        })
+        let engine = EmbeddedBackend::new(root);
+        let engine = match embedding::from_environment()? {
+            Some(embedder) => engine.with_embedder(embedder),
+            None => engine,
+        };
+        Ok(Self { engine, kb_id })
+    }
+
+    /// Whether it can be searched by meaning.
+    ///
+    /// # Errors
+    /// One line, when the index cannot be used.
+    pub async fn has_meaning(&self) -> anyhow::Result<bool> {
+        let call = EngineCall::within(PATIENCE);
+        let described = self.engine.describe(self.kb_id.as_str(), &call).await?;
+        Ok(described.embedding_model.is_some())
     }
 
     /// Asks it.
     ///
     /// # Errors
     /// One line, when the index cannot be used.
-    pub async fn retrieve(&self, request: &RetrieveRequest) -> anyhow::Result<Retrieval> {
+    pub async fn retrieve(
+        &self,
+        ranking: Ranking,
+        request: &RetrieveRequest,
+    ) -> anyhow::Result<Retrieval> {
         let call = EngineCall::within(PATIENCE);
-        let found = self.engine.retrieve(self.kb_id.as_str(), request, &call);
-        Ok(found.await?)
+        let id = self.kb_id.as_str();
+        Ok(self.engine.retrieve_by(ranking, id, request, &call).await?)
     }
 }
 
@@ -116,7 +135,12 @@ async fn search(
             ..Filters::default()
         },
     };
-    let found = opened.retrieve(&request).await?;
+    let found = opened.retrieve(Ranking::Best, &request).await?;
+    if found.notes.contains(&Note::WordsOnly) {
+        warn(text!(
+            "the embedding model did not answer: searched by words only"
+        ));
+    }
     if arguments.json {
         let passages: Vec<Value> = found
             .passages

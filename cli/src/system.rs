@@ -6,8 +6,11 @@ use std::io::Write as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
+use raglan_audit::archive::Archive;
+use raglan_audit::closing::Closer;
 use raglan_audit::handler::Handler;
 use raglan_core::audit::DEFAULT_RETENTION_DAYS;
 use raglan_core::catalog::KnowledgeBaseId;
@@ -22,7 +25,7 @@ use raglan_mcp::answers::Answers;
 use raglan_mcp::app::App;
 use raglan_mcp::backends::Backends;
 use raglan_mcp::config::Config;
-use raglan_store::{AuditTable, AwsClients, CatalogStore, KeyStore};
+use raglan_store::{AuditTable, AuditWriter, AwsClients, CatalogStore, DeadLetterQueue, KeyStore};
 
 use crate::language::text;
 use crate::local::emulators::{EmulatorOptions, Emulators};
@@ -32,6 +35,10 @@ use crate::local::template::LocalTemplate;
 
 const CURSOR_SECRET_FILE: &str = "cursor-secret";
 const INDEX_FOLDER: &str = "index";
+/// Where the roots of closed days lie, in the folder of the system.
+pub const AUDIT_ROOTS_FOLDER: &str = "audit-roots";
+/// How long one batch of audit events may take, as in the template.
+pub const AUDIT_TIMEOUT: Duration = Duration::from_secs(30);
 /// Where a running system says how it is reached.
 pub const RUNNING_FILE: &str = "running.env";
 
@@ -45,6 +52,7 @@ pub struct LocalSystem {
     pub resources: LocalResources,
     /// Where the embedded indexes lie.
     pub index_dir: PathBuf,
+    audit_roots_folder: PathBuf,
     cursor_secret: String,
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
@@ -71,6 +79,7 @@ impl LocalSystem {
         Ok(Self {
             cursor_secret: cursor_secret(&folder, random.as_ref())?,
             index_dir: folder.join(INDEX_FOLDER),
+            audit_roots_folder: folder.join(AUDIT_ROOTS_FOLDER),
             emulators,
             clients,
             resources,
@@ -137,6 +146,10 @@ impl LocalSystem {
             ("STATE_TABLE", self.resources.state_table.clone()),
             ("AUDIT_TABLE", self.resources.audit_table.clone()),
             ("AUDIT_QUEUE_URL", self.resources.audit_queue_url.clone()),
+            (
+                "AUDIT_DEAD_LETTER_QUEUE_URL",
+                self.resources.audit_dead_letter_queue_url.clone(),
+            ),
             ("CURSOR_SECRET", self.cursor_secret.clone()),
             // Standard output is the terminal here.
             ("METRICS_ENABLED", text("false")),
@@ -171,15 +184,46 @@ impl LocalSystem {
         )
     }
 
+    /// The audit function over this system: the code that Lambda runs.
+    #[must_use]
+    pub fn audit_handler(&self) -> Handler {
+        let writer = AuditWriter::new(
+            self.audit_table(),
+            DEFAULT_RETENTION_DAYS,
+            Arc::clone(&self.clock),
+            Arc::clone(&self.random),
+        );
+        let dead_letters = DeadLetterQueue::new(
+            self.clients.sqs.clone(),
+            self.resources.audit_dead_letter_queue_url.clone(),
+        );
+        Handler::new(writer, dead_letters)
+    }
+
+    /// What closes the days of the audit trail that are over.
+    #[must_use]
+    pub fn closer(&self) -> Closer {
+        let archive = Archive::Folder(self.audit_roots_folder());
+        let clock = Arc::clone(&self.clock);
+        Closer::new(self.audit_table(), archive, DEFAULT_RETENTION_DAYS, clock)
+    }
+
+    /// Where the roots of closed days lie.
+    #[must_use]
+    pub fn audit_roots_folder(&self) -> PathBuf {
+        self.audit_roots_folder.clone()
+    }
+
     /// Stores every audit event that lies in the queue: what the audit function would do.
     ///
     /// # Errors
     /// One line, when events stay behind.
     pub async fn store_audit_events(&self) -> anyhow::Result<()> {
-        let handler = Handler::new(self.audit_table(), DEFAULT_RETENTION_DAYS);
+        let handler = self.audit_handler();
         let queue_url = self.resources.audit_queue_url.clone();
         let source = EventSource::connect(&self.clients, queue_url).await?;
-        let handle = |event| async { Ok::<_, Infallible>(handler.handle(event).await) };
+        let handle =
+            |event| async { Ok::<_, Infallible>(handler.handle(event, AUDIT_TIMEOUT).await) };
         let left = source.drain(&handle).await?;
         anyhow::ensure!(
             left == 0,

@@ -10,13 +10,16 @@ use std::time::Duration;
 use anyhow::Context as _;
 use aws_config::SdkConfig;
 use aws_sdk_cloudformation::types::Output;
+use raglan_audit::archive::{Archive, Bucket};
 use raglan_core::catalog::KnowledgeBaseId;
-use raglan_store::{AccountChoice, AuditQueue, AwsClients, CatalogStore, KeyStore, StoreError};
+use raglan_store::{
+    AccountChoice, AuditQueue, AuditTable, AwsClients, CatalogStore, KeyStore, StoreError,
+};
 
 use crate::arguments::TargetArguments;
 use crate::failure::Failure;
 use crate::language::text;
-use crate::system::{LocalSystem, RUNNING_FILE};
+use crate::system::{AUDIT_ROOTS_FOLDER, LocalSystem, RUNNING_FILE};
 
 /// The folder of the local system, when nothing else is said.
 pub const DEFAULT_STATE_DIR: &str = ".raglan";
@@ -48,6 +51,8 @@ struct Names {
     state_table: Option<String>,
     audit_table: Option<String>,
     audit_queue_url: Option<String>,
+    audit_roots_bucket: Option<String>,
+    audit_roots_folder: Option<PathBuf>,
     index_dir: Option<PathBuf>,
     endpoint: Option<String>,
 }
@@ -169,8 +174,10 @@ impl Target {
             let found = variables.iter().find(|(variable, _)| *variable == name);
             found.map(|(_, value)| value.clone())
         };
+        let mut names = Names::of_variables(&lookup);
+        names.audit_roots_folder = Some(system.audit_roots_folder());
         Self {
-            names: Names::of_variables(&lookup),
+            names,
             clients: system.clients.clone(),
             site: Site::Own(Box::new(system)),
             stack: None,
@@ -191,8 +198,10 @@ impl Target {
             &lookup("AWS_ENDPOINT_URL_DYNAMODB")?,
             &lookup("AWS_ENDPOINT_URL_SQS")?,
         );
+        let mut names = Names::of_variables(&lookup);
+        names.audit_roots_folder = Some(folder.join(AUDIT_ROOTS_FOLDER));
         let target = Self {
-            names: Names::of_variables(&lookup),
+            names,
             clients,
             site: Site::Emulators,
             stack: None,
@@ -231,6 +240,48 @@ impl Target {
     pub fn state_table(&self) -> Result<&str, Failure> {
         self.known("STATE_TABLE", self.names.state_table.as_ref())
             .map(String::as_str)
+    }
+
+    /// The audit trail.
+    ///
+    /// # Errors
+    /// [`Failure::Usage`] when its table is not named.
+    pub fn audit_table(&self) -> Result<AuditTable, Failure> {
+        let table = self.known("AUDIT_TABLE", self.names.audit_table.as_ref())?;
+        Ok(AuditTable::new(self.clients.dynamodb.clone(), table))
+    }
+
+    /// Where the roots of the audit trail's days are kept; `None` when that is not named.
+    #[must_use]
+    pub fn archive(&self) -> Option<Archive> {
+        if let (Some(bucket), Site::Aws(account)) = (&self.names.audit_roots_bucket, &self.site) {
+            return Some(Archive::Bucket(Bucket::new(account, bucket)));
+        }
+        self.names.audit_roots_folder.clone().map(Archive::Folder)
+    }
+
+    /// Roots at a place that the operator names: a folder, or `s3://` and a bucket.
+    ///
+    /// # Errors
+    /// [`Failure::Usage`] for a bucket without an account, [`Failure::NotFound`] for a folder that is
+    /// not there.
+    pub fn archive_at(&self, place: &str) -> Result<Archive, Failure> {
+        if let Some(bucket) = place.strip_prefix("s3://") {
+            let account = self.aws_config().ok_or_else(|| {
+                Failure::Usage(text!("a bucket needs a deployment on AWS").to_owned())
+            })?;
+            let bucket = bucket.trim_end_matches('/');
+            return Ok(Archive::Bucket(Bucket::new(account, bucket)));
+        }
+        let folder = PathBuf::from(place);
+        if folder.is_dir() {
+            Ok(Archive::Folder(folder))
+        } else {
+            Err(Failure::NotFound(text!(
+                "there is no folder {place}",
+                place
+            )))
+        }
     }
 
     /// The queue of audit events.
@@ -375,6 +426,8 @@ impl Names {
             state_table: lookup("STATE_TABLE"),
             audit_table: lookup("AUDIT_TABLE"),
             audit_queue_url: lookup("AUDIT_QUEUE_URL"),
+            audit_roots_bucket: lookup("AUDIT_ROOTS_BUCKET"),
+            audit_roots_folder: None,
             index_dir: lookup("INDEX_DIR").map(PathBuf::from),
             endpoint: lookup("RAGLAN_URL"),
         }
@@ -394,6 +447,8 @@ impl Names {
             state_table: value("StateTable"),
             audit_table: value("AuditTable"),
             audit_queue_url: value("AuditQueueUrl"),
+            audit_roots_bucket: value("AuditRootsBucket"),
+            audit_roots_folder: None,
             index_dir: None,
             endpoint: value("McpUrl"),
         }

@@ -82,6 +82,11 @@ impl Console {
         let _ = writeln!(self.out, "{line}");
     }
 
+    /// A part of the result that has its own line ends. A reader that went away is no failure.
+    pub fn print(&mut self, text: impl Display) {
+        let _ = write!(self.out, "{text}");
+    }
+
     /// One line beside the result.
     pub fn note(&mut self, line: impl Display) {
         let _ = writeln!(self.err, "{line}");

@@ -11,6 +11,8 @@ use raglan_core::clock::{Clock as _, ManualClock, Timestamp};
 use raglan_core::random::SequenceRandom;
 use raglan_mcp::app::App;
 use raglan_mcp::context::CallContext;
+use raglan_store::AuditRecord;
+use raglan_store::audit_table::{Bounds, Slice};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -21,7 +23,7 @@ use crate::session::Session;
 use crate::system::LocalSystem;
 use crate::target::Target;
 use crate::terminal::Console;
-use crate::{doctor, kb, key};
+use crate::{audit, doctor, kb, key};
 
 pub(crate) const NOW: Timestamp = Timestamp::from_epoch_seconds(1_800_000_000);
 pub(crate) const DAY: i64 = 86_400;
@@ -124,6 +126,7 @@ impl World {
         };
         let result = match arguments.command {
             Command::Key(key) => key::execute(&mut session, key.command).await,
+            Command::Audit(audit) => audit::execute(&mut session, audit.command).await,
             Command::Kb(kb) => kb::execute(&mut session, kb.command).await,
             Command::Doctor(arguments) => doctor::execute(&mut session, &arguments).await,
             other => panic!("{other:?}"),
@@ -190,6 +193,11 @@ impl World {
         let system = self.target.local_system().unwrap();
         system.store_audit_events().await.unwrap();
         let table = system.audit_table();
-        table.by_day(&self.clock.now().day(), None).await.unwrap()
+        let day = self.clock.now().day();
+        let records = table
+            .all(Slice::Day(&day), Bounds::default())
+            .await
+            .unwrap();
+        records.into_iter().map(AuditRecord::into_event).collect()
     }
 }

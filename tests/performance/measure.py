@@ -9,24 +9,19 @@ hits all of them. Figures are min/median/max over the rounds; ratios compare med
 """
 
 import argparse
-import hashlib
 import json
 import os
-import socket
+import platform
 import statistics
-import subprocess
 import sys
 import time
-import zlib
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-PEER_KEY = "mk_test_0123456789abcdef"
+from stand_ins import PEER_KEY, StandIns, read_environment, unknown_key
 
-
-def read_environment(path):
-    lines = Path(path).read_text(encoding="utf-8").splitlines()
-    return dict(line.split("=", 1) for line in lines if "=" in line)
+WARM_UP_CALLS = 50
+# An index of 10,000 passages; `run` has it built.
+KNOWLEDGE_BASE = "passages-10000"
 
 
 def message(method, params=None, key=None, version="2025-06-18"):
@@ -44,33 +39,26 @@ def message(method, params=None, key=None, version="2025-06-18"):
     return {"headers": headers, "body": body}
 
 
-def events_of(key, kb_id=None):
+def tool_call(key, name, **arguments):
+    return message("tools/call", {"name": name, "arguments": arguments}, key)
+
+
+def events_of(key, ours=False):
     """What is measured: name → (event, status that the answer must have)."""
     client = {"name": "measure", "version": "1"}
     handshake = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client}
-    arguments = {"query": "How long can the old key stay valid after a rotation?", "top_k": 3}
+    question = {"query": "How long can the old key stay valid after a rotation?", "top_k": 3}
+    where = {"kb_id": KNOWLEDGE_BASE} if ours else {}
     events = {
         "initialize": (message("initialize", handshake, key), 200),
         "tools/list": (message("tools/list", None, key), 200),
-        "retrieve": (message("tools/call", {"name": "retrieve", "arguments": arguments}, key), 200),
+        "retrieve": (tool_call(key, "retrieve", **question, **where), 200),
     }
-    if kb_id:
-        forbidden = {"name": "retrieve", "arguments": {**arguments, "kb_id": kb_id}}
-        events["refusal"] = (message("tools/call", forbidden, key), 200)
+    if ours:
+        events["refusal"] = (tool_call(key, "retrieve", **question, kb_id="not-mine"), 200)
         # A key of the right shape that nobody has.
         events["bad key"] = (message("tools/list", None, unknown_key()), 401)
     return events
-
-
-def unknown_key():
-    """`rgl_` + 43 base62 characters + the base62 CRC-32 of them, as docs/keys.md describes."""
-    digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-    text = "rgl_" + "A" * 43
-    number, checksum = zlib.crc32(text.encode()), ""
-    for _ in range(6):
-        number, digit = divmod(number, 62)
-        checksum = digits[digit] + checksum
-    return text + checksum
 
 
 class System:
@@ -79,56 +67,60 @@ class System:
     def __init__(self, name, command, environment, events, folder=None):
         self.name, self.command, self.environment = name, command, environment
         self.events, self.folder = events, folder
-        self.init_ms, self.init_cpu_ms, self.first_ms, self.first_cpu_ms = [], [], [], []
-        self.peak_kib = []
-        self.calls = {name: {"p50": [], "p99": [], "cpu_us": []} for name in events}
+        self.figures = {"init_ms": [], "init_cpu_ms": [], "first_ms": [], "first_cpu_ms": [], "peak_kib": []}
+        self.calls = {name: {"p50_ms": [], "p99_ms": [], "cpu_us": []} for name in events}
 
-    def emulator(self, emulator):
-        return emulator.Emu(self.command, env=self.environment, cwd=self.folder)
+    def start(self):
+        from runtime import Runtime
 
-    def cold(self, emulator, last):
+        return Runtime(self.command, env=self.environment, cwd=self.folder).start()
+
+    def cold(self, last="retrieve"):
         """One cold start and the first call, which is the `last` kind of event."""
-        running = self.emulator(emulator).start()
+        running = self.start()
         try:
-            init_cpu = running.cpu_s() * 1e3
-            answer = running.invoke(encode(emulator, self.events[last][0]))
-            self.init_ms.append(running.init_ms)
-            self.init_cpu_ms.append(init_cpu)
-            self.first_ms.append(answer.ms)
-            self.first_cpu_ms.append(running.cpu_s() * 1e3)
+            self.figures["init_ms"].append(running.init_ms)
+            self.figures["init_cpu_ms"].append(running.cpu_s() * 1e3)
+            event, status = self.events[last]
+            answer = running.invoke(encode(event))
+            running.settle()
+            check(self.name, last, answer, status)
+            self.figures["first_ms"].append(answer.ms)
+            self.figures["first_cpu_ms"].append(running.cpu_s() * 1e3)
         finally:
             running.stop()
 
-    def warm(self, emulator, count):
+    def warm(self, count):
         """`count` calls of each kind on one instance."""
-        running = self.emulator(emulator).start()
+        from lambda_emu import pct
+
+        running = self.start()
         try:
             for name, (event, status) in self.events.items():
-                encoded = encode(emulator, event)
-                for _ in range(50):
+                encoded = encode(event)
+                for _ in range(WARM_UP_CALLS):
                     check(self.name, name, running.invoke(encoded), status)
+                running.settle()
                 before, times = running.cpu_s(), []
                 for _ in range(count):
                     answer = running.invoke(encoded)
                     times.append(answer.ms)
+                running.settle()
                 used = running.cpu_s() - before
                 check(self.name, name, answer, status)
                 figures = self.calls[name]
-                figures["p50"].append(emulator.pct(times, 50))
-                figures["p99"].append(emulator.pct(times, 99))
+                figures["p50_ms"].append(pct(times, 50))
+                figures["p99_ms"].append(pct(times, 99))
                 figures["cpu_us"].append(used / count * 1e6)
-            self.peak_kib.append(running.rss_peak_kb())
+            self.figures["peak_kib"].append(running.rss_peak_kb())
         finally:
             running.stop()
 
 
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
+def encode(event):
+    from lambda_emu import furl_event
 
-
-def encode(emulator, event):
-    return json.dumps(emulator.furl_event(**event), ensure_ascii=False).encode()
+    return json.dumps(furl_event(**event), ensure_ascii=False).encode()
 
 
 def check(system, name, answer, status):
@@ -144,7 +136,21 @@ def spread(values, digits):
     return "/".join(f"{value:.{digits}f}" for value in shown)
 
 
-def systems(peers, arguments, environment, ours_url, ours_slow_url, stub_url):
+def our_environment(environment, url, **variables):
+    """The function's own, with limits that are counted and never reached."""
+    ours = {
+        name: value
+        for name, value in environment.items()
+        if name != "RAGLAN_KEY" and not name.startswith("AWS_ENDPOINT_URL_")
+    }
+    limits = {"RATE_LIMIT_PER_MINUTE": "60000", "RATE_LIMIT_BURST": "10000", "DAILY_QUOTAS": "none"}
+    # Metrics and the log are what a deployment writes.
+    written = {"METRICS_ENABLED": "true", "LOG_LEVEL": "info"}
+    own = {"AWS_ENDPOINT_URL": url, "AUTH_FAILURES_PER_MINUTE": "0"}
+    return {**ours, **limits, **written, **own, **variables}
+
+
+def systems(peers, bootstrap, environment, stand_ins):
     """The programs of the comparison, the floor first."""
     work = peers / "work"
     runtime = (
@@ -152,7 +158,7 @@ def systems(peers, arguments, environment, ours_url, ours_slow_url, stub_url):
         "from awslambdaric.__main__ import main; main(['bootstrap','app.handler'])"
     )
     peer_events = events_of(PEER_KEY)
-    stub = {"DDB_ENDPOINT": stub_url, "TABLE": "keys"}
+    stub = {"DDB_ENDPOINT": stand_ins.peers_url, "TABLE": "keys"}
 
     def python(name, interpreter, folder):
         environment = {**stub, "PYTHONPATH": str(peers / folder)}
@@ -168,20 +174,19 @@ def systems(peers, arguments, environment, ours_url, ours_slow_url, stub_url):
         command = [str(work / folder / "target/release/bootstrap")]
         return System(name, command, {}, peer_events)
 
-    key = environment.pop("RAGLAN_KEY")
-    ours = {**environment, "AWS_ENDPOINT_URL": ours_url, "LOG_LEVEL": "error"}
-    ours |= {"RATE_LIMIT_PER_MINUTE": "60000", "RATE_LIMIT_BURST": "10000", "DAILY_QUOTAS": "none"}
-    ours |= {"AUTH_FAILURES_PER_MINUTE": "0"}
-    for name in [name for name in ours if name.startswith("AWS_ENDPOINT_URL_")]:
-        del ours[name]
-    our_events = events_of(key, "not-mine")
-    command = [str(Path(arguments.bootstrap).resolve())]
-    slow = {**ours, "AWS_ENDPOINT_URL": ours_slow_url}
-    last = {"retrieve": our_events["retrieve"]}
+    key = environment["RAGLAN_KEY"]
+    events = events_of(key, ours=True)
+    only_cold = {"retrieve": events["retrieve"]}
+
+    def ours(name, url, events, **variables):
+        return System(name, [bootstrap], our_environment(environment, url, **variables), events)
+
     return [
         rust("echo (lambda_http)", "rust-echo"),
-        System("raglan", command, ours, our_events),
-        System("raglan, 50 ms connections", command, slow, last),
+        ours("raglan", stand_ins.url, events),
+        ours("raglan, WARM_UP=false", stand_ins.url, only_cold, WARM_UP="false"),
+        ours("raglan, 50 ms connections", stand_ins.slow_url, only_cold),
+        ours("raglan, 50 ms connections, WARM_UP=false", stand_ins.slow_url, only_cold, WARM_UP="false"),
         rust("rmcp + lambda_http, no store", "rust-rmcp"),
         python("awslabs mcp_lambda_handler", "py1", "awslabs"),
         python("Python SDK + Mangum", "py2", "mangum"),
@@ -194,9 +199,10 @@ def table(measured):
     print("| system | init ms | init CPU ms | first call ms | init + first CPU ms | peak MiB |")
     print("|---|---|---|---|---|---|")
     for system in measured:
-        row = [system.name, spread(system.init_ms, 1), spread(system.init_cpu_ms, 1)]
-        row += [spread(system.first_ms, 2), spread(system.first_cpu_ms, 1)]
-        row += [spread([kib / 1024 for kib in system.peak_kib], 1)]
+        kept = system.figures
+        row = [system.name, spread(kept["init_ms"], 1), spread(kept["init_cpu_ms"], 1)]
+        row += [spread(kept["first_ms"], 2), spread(kept["first_cpu_ms"], 1)]
+        row += [spread([kib / 1024 for kib in kept["peak_kib"]], 1)]
         print("| " + " | ".join(row) + " |")
     print("\n| system | call | p50 ms | p99 ms | CPU µs | CPU, times the echo |")
     print("|---|---|---|---|---|---|")
@@ -208,9 +214,27 @@ def table(measured):
             median = statistics.median(figures["cpu_us"])
             if system is measured[0]:
                 floor = min(floor or median, median)
-            row = [system.name, name, spread(figures["p50"], 3), spread(figures["p99"], 2)]
+            row = [system.name, name, spread(figures["p50_ms"], 3), spread(figures["p99_ms"], 2)]
             row += [spread(figures["cpu_us"], 0), f"{median / floor:.1f}" if floor else "-"]
             print("| " + " | ".join(row) + " |")
+
+
+def machine():
+    """What the figures were measured on."""
+    described = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    model = next((line.split(": ")[1] for line in described.splitlines() if line.startswith("model name")), "?")
+    return {
+        "processor": model,
+        "cores": os.cpu_count(),
+        "kernel": platform.release(),
+        "architecture": platform.machine(),
+        "date": time.strftime("%Y-%m-%d"),
+    }
+
+
+def result(chosen, load, sizes):
+    kept = [{"name": s.name, **s.figures, "calls": s.calls} for s in chosen]
+    return {"machine": {**machine(), "load": load}, "sizes": sizes, "systems": kept}
 
 
 def main():
@@ -219,45 +243,36 @@ def main():
     parser.add_argument("--bootstrap", required=True)
     parser.add_argument("--env-file", required=True)
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--only", help="names, separated by commas; the echo is always there")
+    parser.add_argument("--only", help="parts of names, separated by commas; the echo is always there")
+    parser.add_argument("--size-bytes", type=int, default=0, help="of the stripped program")
+    parser.add_argument("--zip-bytes", type=int, default=0, help="of its zip")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     sys.path.insert(0, str(arguments.peers))
-    import lambda_emu as emulator
-
     environment = read_environment(arguments.env_file)
-    ports = [free_port() for _ in range(3)]
-    dynamodb, sqs = environment["AWS_ENDPOINT_URL_DYNAMODB"], environment["AWS_ENDPOINT_URL_SQS"]
-    replay = [sys.executable, str(HERE / "replay.py")]
-    digest = hashlib.sha256(PEER_KEY.encode()).hexdigest()
-    stub = [sys.executable, str(arguments.peers / "ddb_stub.py"), str(ports[2]), digest]
-    stand_ins = [
-        subprocess.Popen([*replay, str(ports[0]), dynamodb, sqs]),
-        subprocess.Popen([*replay, str(ports[1]), dynamodb, sqs, "--connect-delay-ms", "50"]),
-        subprocess.Popen(stub),
-    ]
-    urls = [f"http://127.0.0.1:{port}" for port in ports]
     rounds, colds, count = (3, 3, 200) if arguments.quick else (5, 4, 1000)
-    try:
-        time.sleep(0.5)
-        chosen = systems(arguments.peers, arguments, environment, *urls)
+    load = []
+    with StandIns(environment, arguments.peers) as stand_ins:
+        bootstrap = str(Path(arguments.bootstrap).resolve())
+        chosen = systems(arguments.peers, bootstrap, environment, stand_ins)
         if arguments.only:
             wanted = arguments.only.split(",")
             chosen = chosen[:1] + [s for s in chosen[1:] if any(w in s.name for w in wanted)]
         for round_number in range(rounds):
             for system in chosen:
                 for _ in range(colds):
-                    system.cold(emulator, "retrieve")
+                    system.cold()
                 if len(system.events) > 1:
-                    system.warm(emulator, count)
-            print(f"round {round_number + 1} of {rounds} done, load {os.getloadavg()[0]:.1f}", file=sys.stderr)
-        table(chosen)
-        if arguments.json:
-            kept = [{k: v for k, v in vars(s).items() if k not in ("environment", "events")} for s in chosen]
-            arguments.json.write_text(json.dumps(kept, indent=1), encoding="utf-8")
-    finally:
-        for process in stand_ins:
-            process.kill()
+                    system.warm(count)
+            load.append(round(os.getloadavg()[0], 2))
+            print(f"round {round_number + 1} of {rounds} done, load {load[-1]}", file=sys.stderr)
+    table(chosen)
+    sizes = {"stripped_bytes": arguments.size_bytes, "zip_bytes": arguments.zip_bytes}
+    if arguments.size_bytes:
+        print(f"\nprogram {sizes['stripped_bytes'] / 1e6:.1f} MB stripped, {sizes['zip_bytes'] / 1e6:.1f} MB zipped")
+    if arguments.json:
+        text = json.dumps(result(chosen, load, sizes), indent=1, ensure_ascii=False)
+        arguments.json.write_text(text + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

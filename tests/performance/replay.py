@@ -12,6 +12,7 @@ are true ones, but frozen: what is written does not change what is read.
 
 import argparse
 import hashlib
+import heapq
 import http.client
 import json
 import select
@@ -72,8 +73,15 @@ def serve(port, dynamodb_url, sqs_url, connect_delay_seconds):
     poll = select.epoll()
     poll.register(listener, select.EPOLLIN)
     connections, kept = {}, {}
+    # (when, tie-breaker, connection, answer): the delays of several connections run at the same time.
+    held_back = []
     while True:
-        for descriptor, _ in poll.poll():
+        patience = max(0, held_back[0][0] - time.monotonic()) if held_back else None
+        ready = poll.poll(patience)
+        while held_back and held_back[0][0] <= time.monotonic():
+            _, _, stream, answer = heapq.heappop(held_back)
+            send(stream, answer)
+        for descriptor, _ in ready:
             if descriptor == listener.fileno():
                 stream, _ = listener.accept()
                 stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -91,15 +99,29 @@ def serve(port, dynamodb_url, sqs_url, connect_delay_seconds):
                 continue
             connection.buffer += received
             for headers, body in connection.requests():
-                if connection.is_new and connect_delay_seconds:
-                    time.sleep(connect_delay_seconds)
-                connection.is_new = False
                 target = headers["x-amz-target"]
                 kind = kind_of(target, body)
-                if kind not in kept:
+                answer = kept.get(kind)
+                if not answer:
                     url = sqs_url if target.startswith("AmazonSQS") else dynamodb_url
-                    kept[kind] = ask_emulator(url, headers, body)
-                connection.stream.sendall(kept[kind])
+                    answer = ask_emulator(url, headers, body)
+                    # After a failed condition the client asks again, under another one.
+                    if b"ConditionalCheckFailed" not in answer:
+                        kept[kind] = answer
+                if connection.is_new and connect_delay_seconds:
+                    when = time.monotonic() + connect_delay_seconds
+                    heapq.heappush(held_back, (when, descriptor, connection.stream, answer))
+                else:
+                    send(connection.stream, answer)
+                connection.is_new = False
+
+
+def send(stream, answer):
+    try:
+        stream.sendall(answer)
+    except OSError:
+        # The client has gone; reading from the connection will tell.
+        pass
 
 
 if __name__ == "__main__":

@@ -12,8 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use aws_lambda_events::event::sqs::{SqsBatchResponse, SqsEvent};
-use raglan_audit::handler::Handler;
-use raglan_core::audit::DEFAULT_RETENTION_DAYS;
+use raglan_audit::closing::Closer;
 use raglan_core::key::PlainKey;
 use raglan_core::key_record::KeyRecord;
 use raglan_core::life_cycle;
@@ -26,12 +25,13 @@ use tokio::task::JoinHandle;
 
 use crate::Outcome;
 use crate::arguments::DevArguments;
+use crate::audit::view;
 use crate::connect;
 use crate::http_client::JsonClient;
 use crate::index::{Destination, IndexJob, index, report_details};
 use crate::language::text;
 use crate::local::event_source::EventSource;
-use crate::system::{LocalSystem, RUNNING_FILE, knowledge_base_id, write_private};
+use crate::system::{AUDIT_TIMEOUT, LocalSystem, RUNNING_FILE, knowledge_base_id, write_private};
 use crate::terminal::{one_line, say, stop_signal, warn};
 use raglan_ingest::build::Reading;
 
@@ -43,6 +43,8 @@ const SAMPLE_FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/kn
 const SAMPLE_ID: &str = "handbook";
 const SAMPLE_NAME: &str = "Handbook of Lindqvist & Mao Instruments";
 const OWN_DATA_ID: &str = "documents";
+/// How often is looked for days of the audit trail that are over.
+const CLOSING_INTERVAL: Duration = Duration::from_secs(3_600);
 /// How long the demonstration waits until the audit trail is complete.
 const TRAIL_PATIENCE: Duration = Duration::from_secs(20);
 
@@ -164,7 +166,7 @@ async fn run_functions(
     .await?;
 
     say(text!("\nAudit trail (Ctrl-C ends):"));
-    say(trail::header());
+    say(view::heading());
     tokio::select! {
         () = trail.follow() => {}
         () = stop_signal() => say(text!("\nStopping.")),
@@ -190,7 +192,7 @@ async fn demonstrate(arguments: &DevArguments) -> anyhow::Result<Outcome> {
     };
     let calls = tour.take().await?;
     say(text!("\nAudit trail:"));
-    say(trail::header());
+    say(view::heading());
     let seen = trail.wait_for(calls, TRAIL_PATIENCE).await;
     functions.stop().await;
     system.emulators.shutdown().await;
@@ -308,11 +310,14 @@ async fn feed_audit(
     let source = EventSource::connect(&system.clients, queue_url).await?;
     Ok(match endpoint {
         None => {
-            let handler = Handler::new(system.audit_table(), DEFAULT_RETENTION_DAYS);
+            let (handler, closer) = (system.audit_handler(), system.closer());
+            let until = stopped.clone();
             tokio::spawn(async move {
-                let handle =
-                    async |event| Ok::<_, std::convert::Infallible>(handler.handle(event).await);
-                source.run(handle, stopped).await;
+                let handle = async |event| {
+                    let response = handler.handle(event, AUDIT_TIMEOUT).await;
+                    Ok::<_, std::convert::Infallible>(response)
+                };
+                tokio::join!(source.run(handle, stopped), close_days(&closer, until));
             })
         }
         Some(endpoint) => {
@@ -326,6 +331,17 @@ async fn feed_audit(
             })
         }
     })
+}
+
+/// What the schedule does in a deployment, until told to stop. Failures are in the log.
+async fn close_days(closer: &Closer, mut stopped: watch::Receiver<bool>) {
+    loop {
+        let _ = closer.close_days().await;
+        let told = stopped.wait_for(|stopped| *stopped);
+        if tokio::time::timeout(CLOSING_INTERVAL, told).await.is_ok() {
+            return;
+        }
+    }
 }
 
 async fn invoke(
@@ -411,6 +427,8 @@ async fn run_job(system: &LocalSystem, job: &IndexJob) -> anyhow::Result<(Task, 
     let destination = Destination {
         catalog: &system.catalog(),
         index_dir: &system.index_dir,
+        publisher: None,
+        embedder: None,
         clock: system.clock(),
         random: system.random(),
     };

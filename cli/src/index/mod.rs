@@ -3,6 +3,7 @@
 mod watch;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -11,12 +12,17 @@ use raglan_core::clock::{Clock, SystemClock};
 use raglan_core::ids;
 use raglan_core::random::{Random, SystemRandom};
 use raglan_core::task::{Task, TaskError, TaskStatus};
-use raglan_ingest::build::{IndexOptions, IndexReport, Progress, Reading, index_folder};
-use raglan_store::CatalogStore;
+use raglan_index_store::{IndexLocation, Publisher};
+use raglan_ingest::build::{IndexOptions, IndexReport, Progress, Reading, embed_folder};
+use raglan_ingest::embedding::Embedding;
+use raglan_rag::embedded::embedding::Embedder;
+use raglan_rag::embedded::layout;
 use raglan_store::catalog::PutMode;
+use raglan_store::{AccountChoice, CatalogStore};
 
 use crate::Outcome;
 use crate::arguments::IndexArguments;
+use crate::embedding;
 use crate::language::text;
 use crate::target::{MissingFolder, Target};
 use crate::terminal::{say, stop_signal, warn};
@@ -27,6 +33,9 @@ use self::watch::State as WatchedState;
 const TASK_RETENTION_SECONDS: i64 = 30 * 24 * 3600;
 /// Names of left-out documents in a task's error.
 const NAMED_FAILURES: usize = 5;
+/// How an embedded index is searched, in the catalogue: without vectors and with them.
+const WORDS: &str = "bm25";
+const WORDS_AND_MEANING: &str = "hybrid";
 /// What a shell shows for a program that was interrupted (128 + SIGINT).
 const INTERRUPTED: i32 = 130;
 
@@ -53,6 +62,10 @@ pub struct Destination<'a> {
     pub catalog: &'a CatalogStore,
     /// The embedded indexes.
     pub index_dir: &'a Path,
+    /// Where the index is published as well.
+    pub publisher: Option<&'a Publisher>,
+    /// The model that makes vectors of the passages.
+    pub embedder: Option<Arc<dyn Embedder>>,
     /// The time.
     pub clock: &'a dyn Clock,
     /// The randomness.
@@ -87,7 +100,15 @@ pub async fn run(arguments: IndexArguments) -> anyhow::Result<Outcome> {
         None
     };
     let target = Target::open(&arguments.target, MissingFolder::Make).await?;
-    let result = index_into(&target, arguments.index_dir.as_deref(), &job, before).await;
+    let places = Places {
+        index_dir: arguments.index_dir,
+        published: arguments.publish,
+        account: AccountChoice {
+            profile: arguments.target.profile.clone(),
+            region: arguments.target.region.clone(),
+        },
+    };
+    let result = index_into(&target, places, &job, before).await;
     target.close().await?;
     result
 }
@@ -102,6 +123,12 @@ fn report_result(job: &IndexJob, task: &Task, report: &IndexReport) -> Outcome {
         size_bytes = report.size_bytes,
         id = task.id
     ));
+    if report.embedded > 0 {
+        say(text!(
+            "{embedded} passages were embedded; the others are known.",
+            embedded = report.embedded
+        ));
+    }
     if report.skipped > 0 {
         say(text!(
             "{skipped} other files were passed over.",
@@ -139,19 +166,36 @@ pub fn report_details(report: &IndexReport) {
     }
 }
 
+/// Where the arguments say that the index goes.
+struct Places {
+    index_dir: Option<PathBuf>,
+    published: Option<IndexLocation>,
+    account: AccountChoice,
+}
+
 async fn index_into(
     target: &Target,
-    index_dir: Option<&Path>,
+    places: Places,
     job: &IndexJob,
     before: Option<WatchedState>,
 ) -> anyhow::Result<Outcome> {
-    let index_dir = match index_dir {
+    let index_dir = match &places.index_dir {
         Some(folder) => folder,
         None => target.index_dir()?,
+    };
+    let publisher = match places.published {
+        Some(location) => Some(match target.aws_config() {
+            Some(account) => Publisher::new(account, location),
+            // The bucket of a local system is not local.
+            None => Publisher::new(&places.account.load().await, location),
+        }),
+        None => None,
     };
     let destination = Destination {
         catalog: &target.catalog()?,
         index_dir,
+        publisher: publisher.as_ref(),
+        embedder: embedding::from_environment()?,
         clock: &SystemClock,
         random: &SystemRandom,
     };
@@ -183,7 +227,7 @@ pub async fn index(job: &IndexJob, to: &Destination<'_>) -> anyhow::Result<(Task
     to.catalog.put_task(&task, keep(&task)).await?;
 
     let built = tokio::select! {
-        built = build(job, to.index_dir) => built,
+        built = build(job, to) => built,
         () = stop_signal() => {
             let message = text!("The run was interrupted. The index of before answers on.");
             end(&mut task, TaskStatus::Failed, "interrupted", message.to_owned(), to.clock);
@@ -208,6 +252,21 @@ pub async fn index(job: &IndexJob, to: &Destination<'_>) -> anyhow::Result<(Task
             return Err(error);
         }
     };
+    if let Some(publisher) = to.publisher
+        && let Err(error) = publish(publisher, job, to, &report).await
+    {
+        let message = text!("The index was built and not published. The operator has the details.");
+        let message = message.to_owned();
+        end(
+            &mut task,
+            TaskStatus::Failed,
+            "not_published",
+            message,
+            to.clock,
+        );
+        to.catalog.put_task(&task, keep(&task)).await?;
+        return Err(error);
+    }
     task.status = TaskStatus::Succeeded;
     task.updated_at = to.clock.now();
     if !report.failed.is_empty() {
@@ -225,30 +284,60 @@ pub async fn index(job: &IndexJob, to: &Destination<'_>) -> anyhow::Result<(Task
     Ok((task, report))
 }
 
-async fn build(job: &IndexJob, index_dir: &Path) -> anyhow::Result<IndexReport> {
+async fn build(job: &IndexJob, to: &Destination<'_>) -> anyhow::Result<IndexReport> {
     let options = IndexOptions {
         source_dir: job.folder.clone(),
-        index_root: index_dir.to_owned(),
+        index_root: to.index_dir.to_owned(),
         kb_id: job.kb_id.clone(),
         reading: job.reading,
     };
+    let runtime = tokio::runtime::Handle::current();
+    let embedder = to.embedder.clone();
+    let embedding = embedder.map(|embedder| Embedding::new(embedder, runtime));
     let work = tokio::task::spawn_blocking(move || {
         let bar = ProgressBar::no_length();
         let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {wide_msg}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        let report = index_folder(&options, &SystemClock, &mut |progress| match progress {
+        let mut show = |progress| match progress {
             Progress::Found { files } => bar.set_length(files as u64),
             Progress::Read { filename, done } => {
                 bar.set_position(done as u64);
                 bar.set_message(filename);
             }
-        });
+        };
+        let report = embed_folder(&options, embedding.as_ref(), &SystemClock, &mut show);
         bar.finish_and_clear();
         report
     });
     Ok(work
         .await
         .context(text!("the indexing thread ended unexpectedly"))??)
+}
+
+/// Puts the index that was just built into S3.
+async fn publish(
+    publisher: &Publisher,
+    job: &IndexJob,
+    to: &Destination<'_>,
+    report: &IndexReport,
+) -> anyhow::Result<()> {
+    let directory = layout::knowledge_base_dir(to.index_dir, &job.kb_id);
+    let generation = directory.join(&report.generation);
+    let location = publisher.location();
+    let published = publisher.publish(&job.kb_id, &generation, to.clock.now());
+    let published = published.await.with_context(|| {
+        text!(
+            "the index was built and not published in {location}",
+            location
+        )
+    })?;
+    say(text!(
+        "published in {location}: {archive_bytes} bytes, SHA-256 {digest}",
+        location,
+        archive_bytes = published.archive_bytes,
+        digest = published.archive_sha256
+    ));
+    Ok(())
 }
 
 fn end(task: &mut Task, status: TaskStatus, class: &str, message: String, clock: &dyn Clock) {
@@ -303,7 +392,7 @@ async fn catalogue_entry(
             kind: BackendReference::EMBEDDED.to_owned(),
             id: job.kb_id.to_string(),
         },
-        strategy: "bm25".to_owned(),
+        strategy: WORDS.to_owned(),
         document_count: None,
         chunk_count: None,
         created_at: now,
@@ -324,6 +413,15 @@ async fn catalogue_entry(
     }
     if job.owner.is_some() {
         entry.owner.clone_from(&job.owner);
+    }
+    if entry.strategy == WORDS || entry.strategy == WORDS_AND_MEANING {
+        let has_vectors = to.embedder.is_some();
+        entry.strategy = if has_vectors {
+            WORDS_AND_MEANING
+        } else {
+            WORDS
+        }
+        .to_owned();
     }
     entry.document_count = Some(report.documents);
     entry.chunk_count = Some(report.chunks);

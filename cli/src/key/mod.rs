@@ -4,7 +4,7 @@
 pub mod arguments;
 mod change;
 pub mod choices;
-mod find;
+pub(crate) mod find;
 pub mod grants;
 mod handover;
 mod issue;

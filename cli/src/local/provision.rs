@@ -459,7 +459,7 @@ mod tests {
             .await
             .unwrap();
         assert_eq!(policy["deadLetterTargetArn"], target);
-        assert_eq!(attributes[&QueueAttributeName::VisibilityTimeout], "180");
+        assert_eq!(attributes[&QueueAttributeName::VisibilityTimeout], "190");
         emulators.shutdown().await;
     }
 

@@ -397,11 +397,13 @@ mod tests {
             TableDefinition {
                 name: "AuditTable".to_owned(),
                 key: key("partition", Some("event_id")),
-                indexes: vec![IndexDefinition {
-                    name: "day-index".to_owned(),
-                    key: key("day", Some("event_id")),
-                    projection: Projection::All,
-                }],
+                indexes: [("day-index", "day"), ("owner-index", "owner_day")]
+                    .map(|(name, partition)| IndexDefinition {
+                        name: name.to_owned(),
+                        key: key(partition, Some("event_id")),
+                        projection: Projection::All,
+                    })
+                    .into(),
                 ttl_attribute: Some("expires_at".to_owned()),
             }
         );
@@ -409,7 +411,7 @@ mod tests {
             template.queues[0],
             QueueDefinition {
                 name: "AuditQueue".to_owned(),
-                visibility_timeout_seconds: Some(180),
+                visibility_timeout_seconds: Some(190),
                 retention_seconds: Some(1_209_600),
                 redrive: Some(Redrive {
                     dead_letter_queue: "AuditDeadLetterQueue".to_owned(),
@@ -417,6 +419,31 @@ mod tests {
                 }),
             }
         );
+    }
+
+    /// AWS asks for this, so that a batch that the function still works on is not delivered again.
+    #[test]
+    fn a_message_stays_hidden_for_six_runs_of_the_audit_function_and_the_time_to_collect_a_batch() {
+        let documents = Yaml::load_from_str(EMBEDDED).unwrap();
+        let number = |path: &[&str]| {
+            let found = path.iter().fold(&documents[0], |node, name| {
+                node.as_mapping_get(name)
+                    .unwrap_or_else(|| panic!("{name} in {path:?}"))
+            });
+            u32::try_from(found.as_integer().unwrap()).unwrap()
+        };
+        let function = ["Resources", "AuditFunction", "Properties"];
+        let source = ["Events", "AuditQueue", "Properties"];
+        let timeout = number(&[&function[..], &["Timeout"]].concat());
+        let window = ["MaximumBatchingWindowInSeconds"];
+        let window = number(&[&function[..], &source, &window].concat());
+        let hidden = number(&["Resources", "AuditQueue", "Properties", "VisibilityTimeout"]);
+        assert!(
+            hidden >= 6 * timeout + window,
+            "{hidden} s for {timeout} s and {window} s"
+        );
+        let local = crate::system::AUDIT_TIMEOUT.as_secs();
+        assert_eq!(u64::from(timeout), local, "raglan dev has another timeout");
     }
 
     fn problem_of(properties: &str) -> String {

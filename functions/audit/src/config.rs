@@ -12,6 +12,10 @@ const RETENTION_MAX_DAYS: u32 = 3650;
 pub struct Config {
     /// `AUDIT_TABLE`: name of the table of audit events.
     pub audit_table: String,
+    /// `AUDIT_DEAD_LETTER_QUEUE_URL`: where messages go that are no audit events.
+    pub audit_dead_letter_queue_url: String,
+    /// `AUDIT_ROOTS_BUCKET`: where the roots of closed days are kept; without one only the log has them.
+    pub audit_roots_bucket: Option<String>,
     /// `AUDIT_RETENTION_DAYS`: events are deleted so long after they happened.
     pub retention_days: u32,
     /// `LOG_LEVEL`: the least important log entries that are written.
@@ -27,6 +31,8 @@ impl Config {
         let mut settings = Settings::new(lookup);
         let config = Self {
             audit_table: settings.required("AUDIT_TABLE"),
+            audit_dead_letter_queue_url: settings.required("AUDIT_DEAD_LETTER_QUEUE_URL"),
+            audit_roots_bucket: settings.get("AUDIT_ROOTS_BUCKET"),
             retention_days: settings.number(
                 "AUDIT_RETENTION_DAYS",
                 DEFAULT_RETENTION_DAYS,
@@ -53,12 +59,19 @@ mod tests {
     }
 
     #[test]
-    fn the_tables_name_is_enough() {
-        let config = read(&[("AUDIT_TABLE", "audit"), ("LOG_LEVEL", "")]).unwrap();
+    fn the_names_of_table_and_queue_are_enough() {
+        let config = read(&[
+            ("AUDIT_TABLE", "audit"),
+            ("AUDIT_DEAD_LETTER_QUEUE_URL", "https://sqs/dead"),
+            ("LOG_LEVEL", ""),
+        ])
+        .unwrap();
         assert_eq!(
             config,
             Config {
                 audit_table: "audit".to_owned(),
+                audit_dead_letter_queue_url: "https://sqs/dead".to_owned(),
+                audit_roots_bucket: None,
                 retention_days: 400,
                 log_level: Level::INFO,
             }
@@ -74,8 +87,8 @@ mod tests {
         ];
         assert_eq!(
             read(&bad).unwrap_err().to_string(),
-            "bad configuration: AUDIT_TABLE is not set; AUDIT_RETENTION_DAYS is \"0\", expected a \
-             number from 1 to 3650; LOG_LEVEL is \"3\", expected error, warn, info, debug or trace"
+            "bad configuration: AUDIT_TABLE is not set; AUDIT_DEAD_LETTER_QUEUE_URL is not set; \
+             AUDIT_RETENTION_DAYS is \"0\", expected a number from 1 to 3650; LOG_LEVEL is \"3\", expected error, warn, info, debug or trace"
         );
     }
 }

@@ -1,103 +1,138 @@
 //! One batch of the audit queue. Each record stands for itself: whatever happens to one, the others
-//! are stored, and only the failed one is reported back, delivered again, and in the end kept in the
-//! dead-letter queue.
+//! are stored, and only the failed one is reported back and delivered again. What is no audit event
+//! would fail each time: it goes to the dead-letter queue at once, with the reason.
 
-use std::panic::AssertUnwindSafe;
+use std::collections::BTreeMap;
+use std::panic::catch_unwind;
+use std::time::Duration;
 
 use aws_lambda_events::event::sqs::{SqsBatchResponse, SqsEvent, SqsMessage};
-use futures::FutureExt;
 use futures::future::join_all;
-use raglan_store::audit_table::{NotAnAuditEvent, Stored};
-use raglan_store::{AuditRecord, AuditTable, StoreError};
+use raglan_store::audit_record::NotAnAuditEvent;
+use raglan_store::{AuditRecord, AuditWriter, DeadLetterQueue};
+use tokio::time::{Instant, timeout_at};
 
-/// Why one record was not stored.
-#[derive(Debug, thiserror::Error)]
-enum RecordError {
-    #[error("the message has no body")]
-    NoBody,
-    #[error(transparent)]
-    NotAnAuditEvent(#[from] NotAnAuditEvent),
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    #[error("the program failed while it handled this record")]
-    Panic,
-}
+use crate::chains::{self, Done, NotStored, Settled};
+
+/// Left of the platform's time for the answer.
+const RESERVED_FOR_THE_ANSWER: Duration = Duration::from_secs(1);
 
 /// Stores audit events.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Handler {
-    table: AuditTable,
-    retention_days: u32,
+    writer: AuditWriter,
+    dead_letters: DeadLetterQueue,
 }
 
+/// What a message holds: an event, or the reason why nothing in it can ever be stored.
+type Content = Result<AuditRecord, NotAnAuditEvent>;
+
 impl Handler {
-    /// Stores into `table`, each event for `retention_days`.
+    /// Stores with this writer, and puts aside in that queue what is no event.
     #[must_use]
-    pub const fn new(table: AuditTable, retention_days: u32) -> Self {
+    pub const fn new(writer: AuditWriter, dead_letters: DeadLetterQueue) -> Self {
         Self {
-            table,
-            retention_days,
+            writer,
+            dead_letters,
         }
     }
 
-    /// Stores all records of a batch at the same time and names those that must come again.
+    /// Stores the records of a batch and names those that must come again. What the table has no time
+    /// for is tried again until a second before `time_left` is over.
     ///
     /// A failed record without an identifier is reported with an empty one: Lambda then delivers the
     /// whole batch again, which is harmless, because an event is stored only once.
-    pub async fn handle(&self, batch: SqsEvent) -> SqsBatchResponse {
-        settle(&batch.records, |record| self.store(record)).await
+    pub async fn handle(&self, batch: SqsEvent, time_left: Duration) -> SqsBatchResponse {
+        let until = Instant::now() + time_left.saturating_sub(RESERVED_FOR_THE_ANSWER);
+        let contents: BTreeMap<usize, Content> = batch
+            .records
+            .iter()
+            .enumerate()
+            // A record that the program fails over is none of these: another version may store it.
+            .filter_map(|(n, message)| Some((n, content(message)?)))
+            .collect();
+        let events = contents.iter().filter_map(|(n, content)| {
+            let record = content.as_ref().ok()?;
+            Some((*n, record))
+        });
+        let append = async |chain: Vec<&AuditRecord>| self.writer.append(&chain, until).await;
+        let set_aside = contents.iter().filter_map(|(n, content)| {
+            let reason = content.as_ref().err()?;
+            Some(self.set_aside(*n, batch.records.get(*n)?, *reason, until))
+        });
+        let (mut settled, set_aside) =
+            futures::join!(chains::store(events, append), join_all(set_aside));
+        settled.extend(set_aside);
+        respond(&batch.records, &settled)
     }
 
-    async fn store(&self, record: &SqsMessage) -> Result<Stored, RecordError> {
-        let body = record.body.as_deref().ok_or(RecordError::NoBody)?;
-        let event = AuditRecord::parse(body)?;
-        Ok(self.table.put(&event, self.retention_days).await?)
+    async fn set_aside(
+        &self,
+        n: usize,
+        message: &SqsMessage,
+        reason: NotAnAuditEvent,
+        until: Instant,
+    ) -> (usize, Settled) {
+        let body = message.body.as_deref().unwrap_or_default();
+        let message_id = message.message_id.as_deref().unwrap_or_default();
+        let reason = reason.to_string();
+        let kept = self.dead_letters.keep(body, message_id, &reason);
+        let settled = match timeout_at(until, kept).await {
+            Ok(Ok(())) => Ok(Done::SetAside),
+            Ok(Err(error)) => Err(error.into()),
+            Err(_elapsed) => Err(NotStored::OutOfTime),
+        };
+        if settled.is_ok() {
+            tracing::error!(message_id, reason, "set aside as a dead letter");
+        }
+        (n, settled)
     }
 }
 
-async fn settle<'a, F>(
-    records: &'a [SqsMessage],
-    store: impl Fn(&'a SqsMessage) -> F,
-) -> SqsBatchResponse
-where
-    F: Future<Output = Result<Stored, RecordError>>,
-{
-    let results = join_all(records.iter().map(|record| {
-        // What a panic may leave half-done belongs to this record alone.
-        AssertUnwindSafe(store(record)).catch_unwind()
-    }))
-    .await;
+fn content(message: &SqsMessage) -> Option<Content> {
+    let body = message.body.as_deref().unwrap_or_default();
+    catch_unwind(|| AuditRecord::parse(body)).ok()
+}
+
+fn respond(records: &[SqsMessage], settled: &BTreeMap<usize, Settled>) -> SqsBatchResponse {
     let mut response = SqsBatchResponse::default();
-    for (record, result) in records.iter().zip(results) {
-        let message_id = record.message_id.clone().unwrap_or_default();
-        match result.unwrap_or(Err(RecordError::Panic)) {
-            Ok(Stored::New) => tracing::debug!(message_id, "stored"),
-            Ok(Stored::AlreadyThere) => tracing::info!(message_id, "stored already"),
-            Err(error) => {
-                tracing::error!(message_id, %error, "an audit event was not stored");
-                response.add_failure(message_id);
+    for (n, message) in records.iter().enumerate() {
+        let message_id = message.message_id.clone().unwrap_or_default();
+        // What nobody settled has failed.
+        let error = match settled.get(&n) {
+            Some(Ok(done)) => {
+                tracing::debug!(message_id, ?done, "settled");
+                continue;
             }
-        }
+            Some(Err(error)) => error,
+            None => &NotStored::Panic,
+        };
+        tracing::error!(message_id, %error, "an audit event was not stored");
+        response.add_failure(message_id);
     }
     response
 }
 
 #[cfg(test)]
 mod tests {
-    use aws_sdk_dynamodb::types::{
-        AttributeDefinition, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType,
-    };
-    use raglan_store::AwsClients;
-    use serde_json::{Value, json};
+    use std::sync::Arc;
+
+    use raglan_core::clock::{ManualClock, Timestamp};
+    use raglan_core::random::SequenceRandom;
+    use raglan_store::{AuditTable, AwsClients};
+    use serde_json::json;
 
     use super::*;
 
-    fn event(id: &str) -> Value {
-        json!({
+    const NOBODY: &str = "http://127.0.0.1:9";
+
+    fn event(id: &str) -> String {
+        let event = json!({
             "schema_version": 1, "event_id": id, "at": "2026-11-30T08:15:00.000Z",
             "request_id": "r", "decision": "allowed", "http_status": 200, "key_id": "key-1",
             "duration_ms": 3,
-        })
+        });
+        event.to_string()
     }
 
     fn batch(bodies: &[String]) -> SqsEvent {
@@ -116,94 +151,49 @@ mod tests {
             .collect()
     }
 
-    async fn handler() -> (Handler, aws_sdk_dynamodb::Client) {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        let database = dynoxide::Database::memory().unwrap();
-        tokio::spawn(dynoxide::server::serve_on(listener, database));
-        let client = AwsClients::for_local_endpoints(&url, &url).dynamodb;
-        let mut create = client.create_table().table_name("audit");
-        for (name, kind) in [("partition", KeyType::Hash), ("event_id", KeyType::Range)] {
-            let definition = AttributeDefinition::builder().attribute_name(name);
-            let element = KeySchemaElement::builder()
-                .attribute_name(name)
-                .key_type(kind);
-            create = create
-                .attribute_definitions(
-                    definition
-                        .attribute_type(ScalarAttributeType::S)
-                        .build()
-                        .unwrap(),
-                )
-                .key_schema(element.build().unwrap());
-        }
-        create
-            .billing_mode(BillingMode::PayPerRequest)
-            .send()
-            .await
-            .unwrap();
-        (
-            Handler::new(AuditTable::new(client.clone(), "audit"), 400),
-            client,
-        )
+    /// A handler whose table and queue nobody serves. What it does with emulators is in the crate
+    /// `tests`, which makes them from the deployment's template.
+    fn handler_without_services() -> Handler {
+        let clients = AwsClients::for_local_endpoints(NOBODY, NOBODY);
+        let now = Timestamp::parse("2026-11-30T08:15:00.000Z").unwrap();
+        let writer = AuditWriter::new(
+            AuditTable::new(clients.dynamodb, "audit"),
+            400,
+            Arc::new(ManualClock::at(now)),
+            Arc::new(SequenceRandom::seeded(1)),
+        );
+        let dead_letters = DeadLetterQueue::new(clients.sqs, format!("{NOBODY}/0/dead"));
+        Handler::new(writer, dead_letters)
     }
 
     #[tokio::test]
-    async fn one_bad_record_does_not_hold_back_the_others() {
-        let (handler, client) = handler().await;
-        let bodies = [
-            event("e1").to_string(),
-            "no json".to_owned(),
-            event("e2").to_string(),
-            json!({"event_id": "e3"}).to_string(),
-        ];
-        let running = tokio::spawn(async move { handler.handle(batch(&bodies)).await });
-        assert_eq!(failed(&running.await.unwrap()), ["m1", "m3"]);
-        let stored = client.scan().table_name("audit").send().await.unwrap();
-        assert_eq!(stored.count(), 2);
+    async fn every_record_comes_again_when_neither_the_table_nor_the_queue_answers() {
+        let bodies = [event("e1"), "no json".to_owned(), event("e2")];
+        let handler = handler_without_services();
+        let response = handler.handle(batch(&bodies), Duration::from_secs(2)).await;
+        assert_eq!(failed(&response), ["m0", "m1", "m2"]);
     }
 
     #[tokio::test]
-    async fn a_batch_that_is_delivered_twice_is_stored_once_and_succeeds() {
-        let (handler, client) = handler().await;
-        let bodies = [
-            event("e1").to_string(),
-            event("e1").to_string(),
-            event("e2").to_string(),
-        ];
-        for _ in 0..2 {
-            let response = handler.handle(batch(&bodies)).await;
-            assert_eq!(failed(&response), [""; 0]);
-        }
-        let stored = client.scan().table_name("audit").send().await.unwrap();
-        assert_eq!(stored.count(), 2);
-    }
-
-    #[tokio::test]
-    async fn a_panic_in_one_record_is_that_records_failure() {
-        let batch = batch(&["good".into(), "bad".into()]);
-        let response = settle(&batch.records, async |record| {
-            assert_ne!(record.body.as_deref(), Some("bad"));
-            Ok(Stored::New)
-        })
-        .await;
-        assert_eq!(failed(&response), ["m1"]);
-    }
-
-    #[tokio::test]
-    async fn every_record_comes_again_when_the_table_does_not_answer() {
-        let nobody = "http://127.0.0.1:9";
-        let client = AwsClients::for_local_endpoints(nobody, nobody).dynamodb;
-        let handler = Handler::new(AuditTable::new(client, "audit"), 400);
-        let bodies = [event("e1").to_string(), event("e2").to_string()];
-        let response = handler.handle(batch(&bodies)).await;
+    async fn without_time_nothing_is_tried_and_everything_comes_again() {
+        let bodies = [event("e1"), "no json".to_owned()];
+        let handler = handler_without_services();
+        let response = handler.handle(batch(&bodies), Duration::ZERO).await;
         assert_eq!(failed(&response), ["m0", "m1"]);
     }
 
-    #[tokio::test]
-    async fn a_failed_record_without_an_identifier_brings_the_whole_batch_again() {
-        let (handler, _) = handler().await;
-        let batch = serde_json::from_value(json!({"Records": [{"body": "no json"}]})).unwrap();
-        assert_eq!(failed(&handler.handle(batch).await), [""]);
+    #[test]
+    fn a_record_that_nobody_settled_comes_again() {
+        let batch = batch(&[event("e1"), event("e2")]);
+        let settled = BTreeMap::from([(0, Ok(Done::New))]);
+        assert_eq!(failed(&respond(&batch.records, &settled)), ["m1"]);
+    }
+
+    #[test]
+    fn a_failed_record_without_an_identifier_brings_the_whole_batch_again() {
+        let batch: SqsEvent =
+            serde_json::from_value(json!({"Records": [{"body": "no json"}]})).unwrap();
+        let response = respond(&batch.records, &BTreeMap::new());
+        assert_eq!(failed(&response), [""]);
     }
 }

@@ -1,14 +1,20 @@
 //! Lambda entry point of the audit function.
 
-use std::convert::Infallible;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
 
-use aws_lambda_events::event::sqs::SqsEvent;
 use lambda_runtime::{LambdaEvent, service_fn};
+use raglan_audit::archive::{Archive, Bucket};
+use raglan_audit::call::{Call, Function};
+use raglan_audit::closing::Closer;
 use raglan_audit::config::Config;
 use raglan_audit::handler::Handler;
-use raglan_store::{AuditTable, AwsClients};
+use raglan_core::clock::{Clock as _, SystemClock};
+use raglan_core::random::SystemRandom;
+use raglan_store::{AuditTable, AuditWriter, AwsClients, DeadLetterQueue, function_account};
 use raglan_telemetry::log;
+use raglan_telemetry::metrics::{self, StandardOutput};
 
 /// `EX_USAGE` of sysexits.h.
 const BAD_CONFIGURATION: u8 = 64;
@@ -23,11 +29,28 @@ async fn main() -> ExitCode {
         }
     };
     log::install(config.log_level);
-    let clients = AwsClients::from_environment().await;
+    metrics::install(Box::new(StandardOutput {
+        function_name: std::env::var("AWS_LAMBDA_FUNCTION_NAME").unwrap_or_else(|_| "audit".into()),
+    }));
+    let account = function_account();
+    let clients = AwsClients::of_account(&account);
+    let archive = match config.audit_roots_bucket {
+        Some(name) => Archive::Bucket(Bucket::new(&account, name)),
+        None => Archive::Log,
+    };
     let table = AuditTable::new(clients.dynamodb, config.audit_table);
-    let handler = &Handler::new(table, config.retention_days);
-    let service = service_fn(move |event: LambdaEvent<SqsEvent>| async move {
-        Ok::<_, Infallible>(handler.handle(event.payload).await)
+    let days = config.retention_days;
+    let closer = Closer::new(table.clone(), archive, days, Arc::new(SystemClock));
+    let writer = AuditWriter::new(table, days, Arc::new(SystemClock), Arc::new(SystemRandom));
+    let dead_letters = DeadLetterQueue::new(clients.sqs, config.audit_dead_letter_queue_url);
+    let function = &Function {
+        handler: Handler::new(writer, dead_letters),
+        closer,
+    };
+    let service = service_fn(move |event: LambdaEvent<Call>| async move {
+        let time_left = time_until(event.context.deadline);
+        let answer = function.handle(event.payload, time_left).await;
+        answer.map_err(|error| error.to_string())
     });
     match lambda_runtime::run(service).await {
         Ok(()) => ExitCode::SUCCESS,
@@ -36,4 +59,10 @@ async fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// From now until `deadline`, in milliseconds since 1970.
+fn time_until(deadline: u64) -> Duration {
+    let now = u64::try_from(SystemClock.now().epoch_ms()).unwrap_or(0);
+    Duration::from_millis(deadline.saturating_sub(now))
 }

@@ -12,6 +12,7 @@ use raglan_core::ids;
 use raglan_core::key::KeyHash;
 use raglan_core::random::Random;
 use raglan_guard::{Guard, GuardOptions};
+use raglan_index_store::Background;
 use raglan_store::{
     AuditQueue, AwsClients, CatalogStore, IdempotencyStore, KeyStore, LeaseStore, MeterStore,
     SessionStore,
@@ -26,6 +27,7 @@ use crate::authenticate::{
     AuthenticationError, Caller, Presented, check_token, presented, recognise,
 };
 use crate::backends::Backends;
+use crate::body::RequestBody;
 use crate::call_log;
 use crate::config::{AuditMode, Config};
 use crate::context::CallContext;
@@ -49,6 +51,7 @@ pub struct App {
     failed_attempts: FailedAttempts,
     limiter: Limiter,
     trail: Arc<Trail>,
+    background: Option<Background>,
     oauth: Option<Oauth>,
     protocol: Protocol<Server>,
     clock: Arc<dyn Clock>,
@@ -66,6 +69,7 @@ impl App {
         clock: Arc<dyn Clock>,
         random: Arc<dyn Random>,
     ) -> Self {
+        let background = backends.background().cloned();
         let state = (clients.dynamodb.clone(), config.state_table.clone());
         let (results, leases, sessions, meters) = (
             IdempotencyStore::new(state.0.clone(), state.1.clone()),
@@ -105,6 +109,7 @@ impl App {
                 Arc::clone(&clock),
                 Arc::clone(&random),
             )),
+            background,
             oauth: config
                 .oauth
                 .clone()
@@ -116,9 +121,13 @@ impl App {
         }
     }
 
-    /// Opens the connections to DynamoDB and SQS, so that the first caller does not wait for it.
-    /// Failures are logged and change nothing: every request finds out for itself.
+    /// Opens the connections to DynamoDB and SQS, so that the first caller does not wait for it, unless
+    /// the configuration says otherwise. Failures are logged and change nothing: every request finds out
+    /// for itself.
     pub async fn warm_up(&self) {
+        if !self.config.warm_up {
+            return;
+        }
         let (keys, audit) = tokio::join!(self.keys.warm(), self.trail.warm());
         for error in [keys.err(), audit.err()].into_iter().flatten() {
             tracing::warn!(%error, "a connection could not be opened beforehand");
@@ -129,6 +138,12 @@ impl App {
     #[must_use]
     pub const fn trail(&self) -> &Arc<Trail> {
         &self.trail
+    }
+
+    /// What engines go on with after an answer.
+    #[must_use]
+    pub const fn background(&self) -> Option<&Background> {
+        self.background.as_ref()
     }
 
     /// Answers one request: edge → key → body → rate → protocol → permission → tool → audit → answer.
@@ -184,7 +199,9 @@ impl App {
                 return refusal.reply_with(language, &context.request_id, oauth);
             }
         }
-        let (caller, counted) = match self.identify(request, context, began).await {
+        let body = RequestBody::new(request.body().clone(), self.config.max_body_bytes);
+        let identifying = self.identify(request, &body, context, began);
+        let (caller, counted) = match identifying.await {
             Ok(identified) => identified,
             Err(error) => {
                 record.not_recognised(&error);
@@ -196,7 +213,7 @@ impl App {
             record.failed(refusal.class());
             return refusal.reply_with(language, &context.request_id, oauth);
         }
-        let judged = self.limiter.judge(&caller, request.body(), counted, began);
+        let judged = self.limiter.judge(&caller, &body, counted, began);
         let allowance = match judged.await {
             Ok(allowance) => allowance,
             Err((refused, calls)) => {
@@ -224,7 +241,7 @@ impl App {
         };
         let mut reply = self
             .protocol
-            .answer(request.headers(), request.body(), exchange, session_id)
+            .answer(request.headers(), &body, exchange, session_id)
             .await;
         if record.is_not_announced() {
             return Refusal::AuditUnavailable.reply_with(language, &context.request_id, oauth);
@@ -240,6 +257,7 @@ impl App {
     async fn identify(
         &self,
         request: &Request<Bytes>,
+        body: &RequestBody,
         context: &CallContext,
         now: Timestamp,
     ) -> Result<(Caller, Option<Counted>), AuthenticationError> {
@@ -255,8 +273,8 @@ impl App {
             });
         }
         let identified = match presented {
-            Ok(Presented::Key(key)) => self.look_up(&key.hash(), request.body(), now).await,
-            Ok(Presented::Token(token)) => self.look_up_bearer(token, request.body(), now).await,
+            Ok(Presented::Key(key)) => self.look_up(&key.hash(), body, now).await,
+            Ok(Presented::Token(token)) => self.look_up_bearer(token, body, now).await,
             Err(error) => Err(error),
         };
         if let Err(error) = &identified
@@ -272,7 +290,7 @@ impl App {
     async fn look_up_bearer(
         &self,
         token: &str,
-        body: &[u8],
+        body: &RequestBody,
         now: Timestamp,
     ) -> Result<(Caller, Option<Counted>), AuthenticationError> {
         let Some(oauth) = &self.oauth else {
@@ -291,14 +309,12 @@ impl App {
     async fn look_up(
         &self,
         hash: &KeyHash,
-        body: &[u8],
+        body: &RequestBody,
         now: Timestamp,
     ) -> Result<(Caller, Option<Counted>), AuthenticationError> {
-        let too_large = body.len() > self.config.max_body_bytes;
-        let countable = if too_large { &[] } else { body };
         // Boxed, because the SDK's futures are large and would be moved from step to step.
         let find = Box::pin(self.keys.find(hash));
-        let count = Box::pin(self.limiter.count_early(hash, countable, now));
+        let count = Box::pin(self.limiter.count_early(hash, body, now));
         let (found, counted) = tokio::join!(find, count);
         let caller = recognise(hash, found?, now);
         if caller.is_err() {

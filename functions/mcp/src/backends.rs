@@ -1,18 +1,22 @@
 //! Which engine answers for which knowledge base.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 #[cfg(feature = "bedrock")]
 use raglan_bedrock::BedrockBackend;
 use raglan_core::catalog::{BackendReference, KnowledgeBase};
+use raglan_embeddings::OpenAiEmbedder;
 use raglan_engines::adapter::{self, NotAvailable};
 use raglan_engines::call::Surroundings;
 use raglan_engines::configuration::Configuration;
 #[cfg(feature = "bedrock")]
 use raglan_engines::configuration::Kind;
+use raglan_index_store::{Background, PublishedIndexBackend};
 use raglan_rag::backend::Backend;
 use raglan_rag::embedded::EmbeddedBackend;
+use raglan_rag::embedded::embedding::Embedder;
 
 use crate::config::Config;
 use crate::tools::ToolError;
@@ -20,7 +24,12 @@ use crate::tools::ToolError;
 /// The configured engines, by the name that the catalogue has for each.
 pub struct Backends {
     by_name: BTreeMap<String, Arc<dyn Backend>>,
+    background: Option<Background>,
 }
+
+/// Name of the folder of copies of published indexes, in the system's folder for temporary files:
+/// the only one that a function can write to.
+const COPIES: &str = "raglan-index";
 
 impl Backends {
     /// The embedded engine and those that the configuration names. Nothing is asked of any of them.
@@ -28,9 +37,10 @@ impl Backends {
     /// # Errors
     /// [`NotAvailable`] when there is no adapter for one of them.
     pub fn from_config(config: &Config, surroundings: &Surroundings) -> Result<Self, NotAvailable> {
-        let embedded = Arc::new(EmbeddedBackend::new(config.index_dir.clone()));
+        let (embedded, background) = embedded(config, surroundings);
         let mut backends = Self {
             by_name: BTreeMap::new(),
+            background,
         };
         backends = backends.with(BackendReference::EMBEDDED, embedded);
         for (name, configuration) in &config.backends {
@@ -45,6 +55,12 @@ impl Backends {
     pub fn with(mut self, name: &str, backend: Arc<dyn Backend>) -> Self {
         self.by_name.insert(name.to_owned(), backend);
         self
+    }
+
+    /// What the engines go on with after an answer, where one of them does.
+    #[must_use]
+    pub const fn background(&self) -> Option<&Background> {
+        self.background.as_ref()
     }
 
     /// The engine of a knowledge base.
@@ -79,4 +95,34 @@ pub fn build(
         return Ok(Arc::new(backend));
     }
     adapter::build(name, configuration, surroundings)
+}
+
+/// The embedded index, from the disk or from S3.
+fn embedded(
+    config: &Config,
+    surroundings: &Surroundings,
+) -> (Arc<dyn Backend>, Option<Background>) {
+    let embedder = config.embeddings.clone().map(|embeddings| {
+        let model = OpenAiEmbedder::new(embeddings, surroundings.clone());
+        Arc::new(model) as Arc<dyn Embedder>
+    });
+    let over = |root: PathBuf| {
+        let engine = EmbeddedBackend::new(root);
+        match embedder {
+            Some(embedder) => engine.with_embedder(embedder),
+            None => engine,
+        }
+    };
+    let Some(location) = &config.index_s3_uri else {
+        return (Arc::new(over(config.index_dir.clone())), None);
+    };
+    let published = PublishedIndexBackend::new(
+        location.clone(),
+        std::env::temp_dir().join(COPIES),
+        config.index_refresh_seconds,
+        Arc::clone(&surroundings.clock),
+        over,
+    );
+    let background = published.background();
+    (Arc::new(published), Some(background))
 }

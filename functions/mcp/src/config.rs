@@ -10,8 +10,10 @@ use raglan_core::audit::privacy::{Keeper, TextHashKey, TextPolicy};
 use raglan_core::key_record::RateLimit;
 use raglan_core::limits::Limits;
 use raglan_core::tool::Tool;
+use raglan_embeddings::EmbeddingsConfiguration;
 use raglan_engines::configuration::answers::{self, AnswerConfiguration};
 use raglan_engines::configuration::{self, Configurations};
+use raglan_index_store::IndexLocation;
 use raglan_telemetry::settings::{BadSettings, Settings};
 use raglan_texts::{LANGUAGE_VARIABLE, Language};
 use sha2::{Digest, Sha256};
@@ -33,8 +35,14 @@ pub struct Config {
     /// `INDEX_DIR`: folder that holds the embedded indexes, one folder a knowledge base. Without it
     /// the folder `index` beside the program, where Lambda says that is (`LAMBDA_TASK_ROOT`).
     pub index_dir: PathBuf,
+    /// `INDEX_S3_URI`: where indexes are published; `index_dir` is not used then.
+    pub index_s3_uri: Option<IndexLocation>,
+    /// `INDEX_REFRESH_SECONDS`: how long a published index is used before a newer one is looked for.
+    pub index_refresh_seconds: u32,
     /// `BACKENDS` or `BACKENDS_FILE`: the retrieval engines beside the embedded one, by name.
     pub backends: Configurations,
+    /// `EMBEDDINGS_…`: the model that queries are embedded with, for embedded indexes with vectors.
+    pub embeddings: Option<EmbeddingsConfiguration>,
     /// `ALLOWED_ORIGINS`: the browser origins that may call.
     pub allowed_origins: Vec<AllowedOrigin>,
     /// `MCP_ENABLED`: `false` makes every request a 404.
@@ -67,6 +75,8 @@ pub struct Config {
     pub guard_enabled: bool,
     /// `OAUTH_ISSUER` and `OAUTH_RESOURCE`: access tokens are accepted beside keys.
     pub oauth: Option<OauthConfig>,
+    /// `WARM_UP`: connections are opened at the start, before the first request.
+    pub warm_up: bool,
     /// `METRICS_ENABLED`: metrics go to standard output, for CloudWatch.
     pub metrics_enabled: bool,
     /// `RAGLAN_LANGUAGE`: the language of texts for people and models.
@@ -195,7 +205,10 @@ impl Config {
                 || Path::new(&settings.text("LAMBDA_TASK_ROOT", "/var/task")).join("index"),
                 PathBuf::from,
             ),
+            index_s3_uri: index_s3_uri(&mut settings),
+            index_refresh_seconds: settings.number("INDEX_REFRESH_SECONDS", 60, 5, 86_400),
             backends: configuration::from_settings(&mut settings),
+            embeddings: raglan_embeddings::configuration::from_settings(&mut settings),
             allowed_origins: allowed_origins(&mut settings),
             mcp_enabled: settings.switch("MCP_ENABLED", true),
             max_body_bytes: settings.number("MAX_BODY_BYTES", 256 * 1024, 1024, BODY_MAX_BYTES),
@@ -237,6 +250,7 @@ impl Config {
             auth_failures_per_minute: settings.number("AUTH_FAILURES_PER_MINUTE", 60, 0, 6000),
             guard_enabled: settings.switch("GUARD_ENABLED", true),
             oauth: oauth(&mut settings),
+            warm_up: settings.switch("WARM_UP", true),
             metrics_enabled: settings.switch("METRICS_ENABLED", true),
             language: settings.language(LANGUAGE_VARIABLE),
             log_level: settings.log_level("LOG_LEVEL"),
@@ -252,6 +266,16 @@ fn cursor_secret(settings: &mut Settings<impl Fn(&str) -> Option<String>>) -> Cu
         settings.problem(format!("{NAME} is shorter than {SECRET_MIN_BYTES} bytes"));
     }
     CursorSecret::new(text)
+}
+
+fn index_s3_uri(settings: &mut Settings<impl Fn(&str) -> Option<String>>) -> Option<IndexLocation> {
+    const NAME: &str = "INDEX_S3_URI";
+    let text = settings.get(NAME)?;
+    let location = IndexLocation::parse(text.trim());
+    if let Err(error) = &location {
+        settings.problem(format!("{NAME} is {text:?}, {error}"));
+    }
+    location.ok()
 }
 
 fn limits(settings: &mut Settings<impl Fn(&str) -> Option<String>>) -> Limits {
@@ -409,6 +433,9 @@ mod tests {
         let error = read(&[
             ("KEYS_TABLE", " "),
             ("CURSOR_SECRET", "short"),
+            ("INDEX_S3_URI", "https://team-indexes/"),
+            ("EMBEDDINGS_URL", "https://models.example/v1"),
+            ("INDEX_REFRESH_SECONDS", "0"),
             ("MCP_ENABLED", "maybe"),
             ("MAX_BODY_BYTES", "-1"),
             ("RATE_LIMIT_PER_MINUTE", "fast"),
@@ -433,7 +460,7 @@ mod tests {
         ])
         .unwrap_err();
         let line = error.to_string();
-        insta::assert_snapshot!(line, @r#"bad configuration: CURSOR_SECRET is shorter than 32 bytes; KEYS_TABLE is not set; CATALOG_TABLE is not set; STATE_TABLE is not set; AUDIT_QUEUE_URL is not set; BACKENDS: wiki.type: expected openai, dify, dify_external or ragflow; BACKENDS: kb.url: expected an https URL (http on this machine only); ALLOWED_ORIGINS has "ftp://bad", expected https://host, http://host:port, http://host:* or *; ALLOWED_ORIGINS has "https://*.bad", expected https://host, http://host:port, http://host:* or *; MCP_ENABLED is "maybe", expected true or false; MAX_BODY_BYTES is "-1", expected a number from 1024 to 6291456; AUDIT_MODE is "lax", expected deferred or strict; AUDIT_TEXT is "shout", expected plain, hash or drop; RATE_LIMIT_PER_MINUTE is "fast", expected a number from 0 to 60000; RATE_LIMIT_BURST is "0", expected a number from 1 to 10000; DAILY_QUOTAS has "delete=1", expected none or tool=calls, as in ask=500,retrieve=5000; DAILY_QUOTAS has "retrieve=many", expected none or tool=calls, as in ask=500,retrieve=5000; ASK_CONCURRENCY is "65", expected a number from 0 to 64; ANSWERS.url: expected an https URL (http on this machine only); SESSION_TTL_SECONDS is "forever", expected a number from 0 to 2592000; LIMITER_FAILURE is "open", expected open_for_cheap or closed; AUTH_FAILURES_PER_MINUTE is "-1", expected a number from 0 to 6000; RAGLAN_LANGUAGE is "fr", expected en or zh"#);
+        insta::assert_snapshot!(line, @r#"bad configuration: CURSOR_SECRET is shorter than 32 bytes; KEYS_TABLE is not set; CATALOG_TABLE is not set; STATE_TABLE is not set; AUDIT_QUEUE_URL is not set; INDEX_S3_URI is "https://team-indexes/", expected s3://BUCKET/ or s3://BUCKET/FOLDER/; INDEX_REFRESH_SECONDS is "0", expected a number from 5 to 86400; BACKENDS: wiki.type: expected openai, dify, dify_external, ragflow or bedrock; BACKENDS: kb.url: expected an https URL (http on this machine only); EMBEDDINGS_URL is set, but EMBEDDINGS_MODEL is not; ALLOWED_ORIGINS has "ftp://bad", expected https://host, http://host:port, http://host:* or *; ALLOWED_ORIGINS has "https://*.bad", expected https://host, http://host:port, http://host:* or *; MCP_ENABLED is "maybe", expected true or false; MAX_BODY_BYTES is "-1", expected a number from 1024 to 6291456; AUDIT_MODE is "lax", expected deferred or strict; AUDIT_TEXT is "shout", expected plain, hash or drop; RATE_LIMIT_PER_MINUTE is "fast", expected a number from 0 to 60000; RATE_LIMIT_BURST is "0", expected a number from 1 to 10000; DAILY_QUOTAS has "delete=1", expected none or tool=calls, as in ask=500,retrieve=5000; DAILY_QUOTAS has "retrieve=many", expected none or tool=calls, as in ask=500,retrieve=5000; ASK_CONCURRENCY is "65", expected a number from 0 to 64; ANSWERS.url: expected an https URL (http on this machine only); SESSION_TTL_SECONDS is "forever", expected a number from 0 to 2592000; LIMITER_FAILURE is "open", expected open_for_cheap or closed; AUTH_FAILURES_PER_MINUTE is "-1", expected a number from 0 to 6000; RAGLAN_LANGUAGE is "fr", expected en or zh"#);
         assert!(!line.contains('\n'));
     }
 

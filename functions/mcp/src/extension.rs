@@ -1,4 +1,5 @@
-//! Keeps the instance awake until the audit events are on the queue, by an internal Lambda extension.
+//! Keeps the instance awake until the audit events are on the queue and a published index has been looked
+//! at, by an internal Lambda extension.
 //!
 //! Lambda freezes an instance when the runtime *and* every extension have asked for their next event, and
 //! hands the answer to the caller before that, as soon as the runtime has posted it. So the extension
@@ -14,9 +15,11 @@ use futures::future::BoxFuture;
 use lambda_extension::{Extension, InvokeEvent, LambdaEvent, NextEvent};
 use lambda_runtime::{LambdaInvocation, Service};
 use raglan_core::clock::{Clock as _, SystemClock};
+use raglan_index_store::Background;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 
+use crate::config::AuditMode;
 use crate::trail::Trail;
 
 /// The extension's name; no other one of the function may have it.
@@ -28,6 +31,12 @@ const REGISTER_TIMEOUT: Duration = Duration::from_secs(1);
 const LONGEST_CALL: Duration = Duration::from_mins(15);
 /// How long the extension waits for an answer that has no usable deadline.
 const USUAL_CALL: Duration = Duration::from_secs(30);
+
+/// How long the instance is kept from other calls for what engines go on with; then that goes on with
+/// the next call.
+const LONGEST_BACKGROUND: Duration = Duration::from_secs(10);
+/// Left of the platform's time for asking for the next event.
+const RESERVED_FOR_THE_END: Duration = Duration::from_secs(1);
 
 /// There is no Extensions API, or it refuses.
 #[derive(Debug, thiserror::Error)]
@@ -80,14 +89,16 @@ impl Answers {
 /// [`NoExtension`]; the events have to be sent before the answer then.
 pub async fn register(
     trail: Arc<Trail>,
+    background: Option<Background>,
     answers: Answers,
 ) -> Result<BoxFuture<'static, ()>, NoExtension> {
     let (of_events, of_delivery) = (Arc::clone(&trail), answers.clone());
     let on_event = lambda_extension::service_fn(move |event: LambdaEvent| {
         let (trail, answers) = (Arc::clone(&of_events), answers.clone());
+        let background = background.clone();
         async move {
             if let NextEvent::Invoke(invocation) = event.next {
-                stay_awake(&trail, &answers, &invocation).await;
+                stay_awake(&trail, background.as_ref(), &answers, &invocation).await;
             }
             Ok::<_, Infallible>(())
         }
@@ -101,7 +112,9 @@ pub async fn register(
         .await
         .map_err(|_elapsed| NoExtension::NoAnswer)?
         .map_err(NoExtension::Refused)?;
-    trail.defer();
+    if trail.mode() == AuditMode::Deferred {
+        trail.defer();
+    }
     Ok(Box::pin(async move {
         let delivery = deliver_after_answers(&trail, &of_delivery);
         tokio::select! {
@@ -124,8 +137,13 @@ async fn deliver_after_answers(trail: &Trail, answers: &Answers) {
     }
 }
 
-/// Ends when the invocation is answered and its events are delivered.
-async fn stay_awake(trail: &Trail, answers: &Answers, invocation: &InvokeEvent) {
+/// Ends when the invocation is answered, its events are delivered, and what engines went on with is done.
+async fn stay_awake(
+    trail: &Trail,
+    background: Option<&Background>,
+    answers: &Answers,
+    invocation: &InvokeEvent,
+) {
     let now_ms = SystemClock.now().epoch_ms();
     let left = i64::try_from(invocation.deadline_ms)
         .ok()
@@ -136,6 +154,14 @@ async fn stay_awake(trail: &Trail, answers: &Answers, invocation: &InvokeEvent) 
     // What is never answered must not keep the extension for ever.
     let _ = timeout_at(until, answers.wait_for(&invocation.request_id)).await;
     trail.delivered().await;
+    if let Some(background) = background {
+        // Past its deadline the platform would end the process.
+        let left = until.saturating_duration_since(Instant::now());
+        let longest = left.saturating_sub(RESERVED_FOR_THE_END);
+        background
+            .idle_within(longest.min(LONGEST_BACKGROUND))
+            .await;
+    }
 }
 
 /// Tells [`Answers`] of every answer that the runtime has posted.

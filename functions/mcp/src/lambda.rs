@@ -27,10 +27,12 @@ pub async fn run(app: App) -> Result<(), lambda_http::Error> {
     let trail = Arc::clone(app.trail());
     let answers = Answers::default();
     // Extensions must be registered before the runtime asks for its first event.
-    let extension = match trail.mode() {
-        AuditMode::Strict => None,
-        AuditMode::Deferred => {
-            let registered = extension::register(Arc::clone(&trail), answers.clone()).await;
+    let background = app.background().cloned();
+    let extension = match (trail.mode(), &background) {
+        (AuditMode::Strict, None) => None,
+        (AuditMode::Strict, Some(_)) | (AuditMode::Deferred, _) => {
+            let registered =
+                extension::register(Arc::clone(&trail), background, answers.clone()).await;
             if let Err(reason) = &registered {
                 tracing::info!(
                     %reason,

@@ -6,6 +6,7 @@ pub mod app;
 pub mod ask_gate;
 pub mod authenticate;
 pub mod backends;
+pub mod body;
 mod call_log;
 pub mod config;
 pub mod context;

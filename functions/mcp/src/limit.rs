@@ -25,6 +25,7 @@ use raglan_texts::{Language, text};
 use serde_json::{Map, Value};
 
 use crate::authenticate::Caller;
+use crate::body::RequestBody;
 use crate::config::LimiterFailure;
 
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
@@ -47,36 +48,32 @@ pub struct ToolCalls {
 }
 
 impl ToolCalls {
-    /// The tool calls of a body; `None` when there are none. Of a member that is there twice the last
-    /// one counts, as in the protocol layer, so that nobody can show two faces.
+    /// The tool calls of a body; `None` when there are none. It is the same JSON that the protocol layer
+    /// judges, so nobody can show two faces.
     #[must_use]
-    pub fn of(body: &[u8]) -> Option<Self> {
-        let messages = match serde_json::from_slice(body).ok()? {
-            Value::Array(messages) => messages,
-            message => vec![message],
+    pub fn of(body: &Value) -> Option<Self> {
+        let messages = match body {
+            Value::Array(messages) => messages.as_slice(),
+            message => std::slice::from_ref(message),
         };
         let mut found: Option<Self> = None;
-        for mut message in messages {
+        for message in messages {
             if message.get("method").and_then(Value::as_str) != Some("tools/call") {
                 continue;
             }
             let Some(name) = message.pointer("/params/name").and_then(Value::as_str) else {
                 continue;
             };
-            let name = name.to_owned();
-            if found.is_none() {
-                let arguments = match message.pointer_mut("/params/arguments").map(Value::take) {
-                    Some(Value::Object(arguments)) => arguments,
-                    _ => Map::new(),
-                };
-                found = Some(Self {
+            let found = found.get_or_insert_with(|| {
+                let arguments = message
+                    .pointer("/params/arguments")
+                    .and_then(Value::as_object);
+                Self {
                     calls: Calls::default(),
-                    first: (name.clone(), arguments),
-                });
-            }
-            if let Some(found) = &mut found {
-                found.calls.add(&name);
-            }
+                    first: (name.to_owned(), arguments.cloned().unwrap_or_default()),
+                }
+            });
+            found.calls.add(name);
         }
         found
     }
@@ -231,9 +228,14 @@ impl Limiter {
 
     /// Counts the calls of a body under the limit that the key had the last time. `None` when the key
     /// is not remembered or there is nothing to count.
-    pub async fn count_early(&self, key: &KeyHash, body: &[u8], now: Timestamp) -> Option<Counted> {
+    pub async fn count_early(
+        &self,
+        key: &KeyHash,
+        body: &RequestBody,
+        now: Timestamp,
+    ) -> Option<Counted> {
         let Remembered { rate, meter } = *self.remembered().get(key)?;
-        let found = ToolCalls::of(body)?;
+        let found = ToolCalls::of(body.json()?)?;
         let counting = self
             .meters
             .count_if_limit_is(key, meter, &found.calls, rate, now);
@@ -248,14 +250,14 @@ impl Limiter {
     pub async fn judge(
         &self,
         caller: &Caller,
-        body: &[u8],
+        body: &RequestBody,
         early: Option<Counted>,
         now: Timestamp,
     ) -> Result<Allowance, (Refused, ToolCalls)> {
         let rate = caller.rate_limit.unwrap_or(self.defaults.rate);
         let counted = match early {
             Some(counted) if counted.rate == rate => counted,
-            _ => match ToolCalls::of(body) {
+            _ => match body.json().and_then(ToolCalls::of) {
                 Some(found) => self.count(&caller.key_hash, rate, found, now).await,
                 None => return Ok(Allowance::default()),
             },
@@ -425,9 +427,8 @@ mod tests {
     #[test]
     fn only_tool_calls_are_found_each_of_a_batch_included() {
         let call = |name: &str| json!({ "method": "tools/call", "params": { "name": name } });
-        let found = |body: &Value| ToolCalls::of(body.to_string().as_bytes());
         let batch = json!([call("ask"), { "method": "ping" }, call("nothing"), call("ask")]);
-        let calls = found(&batch).unwrap();
+        let calls = ToolCalls::of(&batch).unwrap();
         assert_eq!(calls.calls.total, 3);
         assert_eq!(calls.calls.by_tool, BTreeMap::from([(Tool::Ask, 2)]));
         assert_eq!(calls.first, ("ask".to_owned(), Map::new()));
@@ -437,20 +438,22 @@ mod tests {
             json!([]),
             json!("tools/call"),
         ] {
-            assert_eq!(found(&none), None, "{none}");
+            assert_eq!(ToolCalls::of(&none), None, "{none}");
         }
     }
 
     #[test]
     fn a_member_that_is_there_twice_cannot_hide_a_call() {
-        let body = br#"{"method":"ping","method":"tools/call","params":{"name":"ask"}}"#;
-        assert_eq!(ToolCalls::of(body).unwrap().calls.total, 1);
+        let text = r#"{"method":"ping","method":"tools/call","params":{"name":"ask"}}"#;
+        let body = RequestBody::new(text.into(), text.len());
+        assert_eq!(ToolCalls::of(body.json().unwrap()).unwrap().calls.total, 1);
     }
 
     proptest! {
         #[test]
-        fn no_body_makes_the_reader_panic(body in prop::collection::vec(any::<u8>(), 0..200)) {
-            let _ = ToolCalls::of(&body);
+        fn no_body_makes_the_reader_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let body = RequestBody::new(bytes.into(), 200);
+            let _ = body.json().and_then(ToolCalls::of);
         }
     }
 }

@@ -9,7 +9,7 @@ const BAD_CONFIGURATION: u8 = 64;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    let app = match start::app_from_environment().await {
+    let app = match start::app_from_environment() {
         Ok(app) => app,
         Err(error) => {
             eprintln!("{error}");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use raglan_core::clock::SystemClock;
 use raglan_core::random::SystemRandom;
 use raglan_engines::call::Surroundings;
-use raglan_store::{AccountChoice, AwsClients, LazyAccount};
+use raglan_store::{AwsClients, LazyAccount, function_account};
 use raglan_telemetry::log;
 use raglan_telemetry::metrics::{self, StandardOutput};
 use raglan_telemetry::settings::BadSettings;
@@ -19,13 +19,13 @@ use crate::config::Config;
 ///
 /// # Errors
 /// [`BadSettings`] with every variable that is off.
-pub async fn app_from_environment() -> Result<App, BadSettings> {
+pub fn app_from_environment() -> Result<App, BadSettings> {
     let config = Config::from_lookup(|name| std::env::var(name).ok())?;
     log::install(config.log_level);
     metrics::install(Box::new(StandardOutput {
         function_name: std::env::var("AWS_LAMBDA_FUNCTION_NAME").unwrap_or_else(|_| "mcp".into()),
     }));
-    let account = AccountChoice::default().load().await;
+    let account = function_account();
     let clients = AwsClients::of_account(&account);
     let (clock, random) = (Arc::new(SystemClock), Arc::new(SystemRandom));
     let surroundings = Surroundings::of_account(

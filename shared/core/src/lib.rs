@@ -7,6 +7,7 @@
 
 pub mod access;
 pub mod audit;
+pub mod audit_chain;
 pub mod catalog;
 pub mod clock;
 pub mod ids;

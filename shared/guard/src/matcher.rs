@@ -109,7 +109,7 @@ impl Matcher {
     }
 
     fn match_patterns(&mut self, block: &Block, starts: u128, original: impl Fn(usize) -> usize) {
-        for pattern in PATTERNS {
+        for pattern in block.candidates() {
             let cover = block.cover(pattern, starts);
             if cover != 0 {
                 let mut starts = block.sentence_starts;
@@ -148,6 +148,27 @@ impl Matcher {
     }
 }
 
+/// A set of patterns, as bits in the order of [`PATTERNS`].
+type PatternSet = [u64; PATTERNS.len().div_ceil(64)];
+
+/// For each concept, the patterns whose first element accepts it.
+static BEGINNINGS: [PatternSet; CONCEPT_COUNT] = patterns_by_first_concept();
+
+const fn patterns_by_first_concept() -> [PatternSet; CONCEPT_COUNT] {
+    let mut sets = [[0; PATTERNS.len().div_ceil(64)]; CONCEPT_COUNT];
+    let mut pattern = 0;
+    while pattern < PATTERNS.len() {
+        let concepts = PATTERNS[pattern].elements[0].concepts;
+        let mut index = 0;
+        while index < concepts.len() {
+            sets[concepts[index] as usize][pattern / 64] |= 1 << (pattern % 64);
+            index += 1;
+        }
+        pattern += 1;
+    }
+    sets
+}
+
 /// The lowest `count` bits; all of them from 128 on.
 fn low_bits(count: u32) -> u128 {
     1_u128.checked_shl(count).map_or(u128::MAX, |bit| bit - 1)
@@ -162,6 +183,8 @@ struct Block {
     concepts: [u128; CONCEPT_COUNT],
     flags: [u128; 8],
     sentence_starts: u128,
+    /// The patterns that can begin with a token of the block.
+    candidates: PatternSet,
 }
 
 impl Block {
@@ -171,6 +194,7 @@ impl Block {
             concepts: [0; CONCEPT_COUNT],
             flags: [0; 8],
             sentence_starts: 0,
+            candidates: PatternSet::default(),
         };
         for (index, token) in tokens.iter().enumerate() {
             block.add_flags(1 << index, token.flags);
@@ -204,6 +228,7 @@ impl Block {
             concepts: [0; CONCEPT_COUNT],
             flags: [u128::MAX; 8],
             sentence_starts: 0,
+            candidates: PatternSet::default(),
         };
         for (index, token) in tokens.iter().rev().enumerate() {
             if token.lexeme.spelling() == Spelling::Reversed {
@@ -218,10 +243,29 @@ impl Block {
             return;
         }
         for concept in concepts(lexeme) {
-            if let Some(bits) = self.concepts.get_mut(usize::from(*concept)) {
+            let index = usize::from(*concept);
+            if let (Some(bits), Some(patterns)) =
+                (self.concepts.get_mut(index), BEGINNINGS.get(index))
+            {
                 *bits |= bit;
+                for (all, more) in self.candidates.iter_mut().zip(patterns) {
+                    *all |= more;
+                }
             }
         }
+    }
+
+    /// The patterns that can match, in the order of the data. Most texts hold no word that a pattern
+    /// begins with, or few.
+    fn candidates(&self) -> impl Iterator<Item = &'static Pattern> + use<> {
+        let sets = self.candidates;
+        sets.into_iter().enumerate().flat_map(|(index, mut set)| {
+            std::iter::from_fn(move || {
+                let first = set.trailing_zeros() as usize;
+                set &= set.wrapping_sub(1);
+                PATTERNS.get(index * 64 + first).filter(|_| first < 64)
+            })
+        })
     }
 
     fn add_flags(&mut self, bit: u128, mut flags: u16) {

@@ -8,12 +8,14 @@ use std::path::{Path, PathBuf};
 
 use raglan_core::catalog::KnowledgeBaseId;
 use raglan_core::clock::{Clock, Timestamp};
+use raglan_rag::backend::BackendError;
 use raglan_rag::embedded::layout;
 use raglan_rag::embedded::writer::{IndexWriter, NewDocument, WriteError};
 use raglan_texts::{process_language, text};
 use sha2::{Digest as _, Sha256};
 
 use crate::document::{DocumentReader, short_hex};
+use crate::embedding::{Batches, Embedding};
 use crate::known::{Known, Records, file_system_time_ns};
 use crate::publication::{Publication, StartError};
 use crate::source::{FailedFile, Source, scan};
@@ -69,6 +71,8 @@ pub struct IndexReport {
     pub chunks: u64,
     /// Number of documents whose passages were taken over, because the file has not changed.
     pub unchanged: u64,
+    /// Number of passages that the embedding model was asked for; 0 without a model.
+    pub embedded: u64,
     /// Number of files that were passed over: hidden, of an unknown kind, or links out of the folder.
     pub skipped: u64,
     /// Documents that could not be taken in, ordered by file name.
@@ -152,6 +156,16 @@ pub enum IndexError {
         )
     )]
     Busy(KnowledgeBaseId),
+    /// The embedding model did not give vectors for all passages.
+    #[error(
+        "{}",
+        text!(
+            process_language(),
+            "the embedding model gave no vectors: {cause}",
+            cause = .0
+        )
+    )]
+    Embedding(BackendError),
     /// The index could not be written.
     #[error(transparent)]
     Write(#[from] WriteError),
@@ -195,18 +209,40 @@ pub fn index_folder(
     clock: &dyn Clock,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<IndexReport, IndexError> {
+    embed_folder(options, None, clock, progress)
+}
+
+/// The same, with vectors of a model where there is one. Passages whose text has not changed keep theirs.
+///
+/// # Errors
+/// [`IndexError`]; nothing has changed for readers then.
+pub fn embed_folder(
+    options: &IndexOptions,
+    embedding: Option<&Embedding>,
+    clock: &dyn Clock,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<IndexReport, IndexError> {
     let path = &options.source_dir;
     let source = scan(path).map_err(|source| IndexError::Source {
         path: path.clone(),
         source,
     })?;
-    index_source(source, options, clock.now(), &file_system_time_ns, progress)
+    let now = clock.now();
+    index_source(
+        source,
+        options,
+        embedding,
+        now,
+        &file_system_time_ns,
+        progress,
+    )
 }
 
 /// `time_ns` tells the file system's time from a folder that was just made.
 fn index_source(
     source: Source,
     options: &IndexOptions,
+    embedding: Option<&Embedding>,
     now: Timestamp,
     time_ns: &dyn Fn(&Path) -> i64,
     progress: &mut dyn FnMut(Progress),
@@ -227,7 +263,7 @@ fn index_source(
         Reading::Changed => Known::open(&directory),
         Reading::All => Known::open(&directory).without_passages(),
     };
-    let mut generation = NewGeneration::start(directory, &options.kb_id)?;
+    let mut generation = NewGeneration::start(directory, &options.kb_id, embedding)?;
     let mut reader = DocumentReader::new(&known, time_ns(generation.folder()), now);
     let mut failed = source.failed;
     for (done, file) in (1..).zip(&source.files) {
@@ -278,8 +314,23 @@ pub fn index_documents(
     documents: impl IntoIterator<Item = NewDocument>,
     now: Timestamp,
 ) -> Result<Option<IndexReport>, IndexError> {
+    embed_documents(index_root, kb_id, sources, documents, None, now)
+}
+
+/// The same, with vectors of a model where there is one.
+///
+/// # Errors
+/// [`IndexError`]; nothing has changed for readers then.
+pub fn embed_documents(
+    index_root: &Path,
+    kb_id: &KnowledgeBaseId,
+    sources: Vec<String>,
+    documents: impl IntoIterator<Item = NewDocument>,
+    embedding: Option<&Embedding>,
+    now: Timestamp,
+) -> Result<Option<IndexReport>, IndexError> {
     let directory = layout::knowledge_base_dir(index_root, kb_id);
-    let mut generation = NewGeneration::start(directory, kb_id)?;
+    let mut generation = NewGeneration::start(directory, kb_id, embedding)?;
     for document in documents {
         generation.add(document)?;
     }
@@ -292,12 +343,17 @@ struct NewGeneration<'a> {
     kb_id: &'a KnowledgeBaseId,
     publication: Publication,
     writer: IndexWriter,
+    batches: Option<Batches<'a>>,
     content: Sha256,
     marked: Vec<MarkedFile>,
 }
 
 impl<'a> NewGeneration<'a> {
-    fn start(directory: PathBuf, kb_id: &'a KnowledgeBaseId) -> Result<Self, IndexError> {
+    fn start(
+        directory: PathBuf,
+        kb_id: &'a KnowledgeBaseId,
+        embedding: Option<&'a Embedding>,
+    ) -> Result<Self, IndexError> {
         let publication = Publication::start(&directory).map_err(|error| match error {
             StartError::Busy => IndexError::Busy(kb_id.clone()),
             StartError::Io(source) => IndexError::Publish {
@@ -305,8 +361,15 @@ impl<'a> NewGeneration<'a> {
                 source,
             },
         })?;
+        let batches = embedding.map(|embedding| Batches::start(embedding, &directory));
+        let writer = IndexWriter::create(publication.folder())?;
+        let writer = match &batches {
+            Some(batches) => writer.with_vectors(batches.model())?,
+            None => writer,
+        };
         Ok(Self {
-            writer: IndexWriter::create(publication.folder())?,
+            writer,
+            batches,
             directory,
             kb_id,
             publication,
@@ -331,7 +394,10 @@ impl<'a> NewGeneration<'a> {
         for passage in &new.passages {
             self.content.update(&passage.id);
         }
-        Ok(self.writer.add(new)?)
+        match &mut self.batches {
+            Some(batches) => batches.add(new, &mut self.writer),
+            None => Ok(self.writer.add(new)?),
+        }
     }
 
     fn keep(&self, records: &Records) -> Result<(), IndexError> {
@@ -345,10 +411,15 @@ impl<'a> NewGeneration<'a> {
 
     /// `None`, and nothing has changed, when there is not a single passage.
     fn publish(
-        self,
+        mut self,
         sources: Vec<String>,
         now: Timestamp,
     ) -> Result<Option<IndexReport>, IndexError> {
+        let mut embedded = 0;
+        if let Some(batches) = &mut self.batches {
+            batches.write(&mut self.writer)?;
+            embedded = batches.embedded;
+        }
         if self.writer.is_empty() {
             return Ok(None);
         }
@@ -365,6 +436,7 @@ impl<'a> NewGeneration<'a> {
             documents: manifest.document_count,
             chunks: manifest.chunk_count,
             unchanged: 0,
+            embedded,
             skipped: 0,
             failed: Vec::new(),
             marked: self.marked,

@@ -278,6 +278,8 @@ pub enum Note {
     FilteredAgain(usize),
     /// A guardrail of the engine intervened: what was found is withheld.
     Withheld,
+    /// The embedding model did not answer: only words were searched for, not their meaning.
+    WordsOnly,
 }
 
 /// A piece of a document.

@@ -1,5 +1,8 @@
 //! Words of a question that are no evidence: sharing them with a passage says nothing.
 
+use std::collections::HashSet;
+use std::sync::LazyLock;
+
 /// English words that make up a question, with the pieces of contractions (`don't` is `don`, `t`).
 const ENGLISH: &str = "\
     a about above after again against all also am an and any anybody anyone anything are as at be \
@@ -146,12 +149,14 @@ const CHINESE_GENERIC: &[&str] = &[
 
 /// Whether a lower-case word is no evidence.
 pub fn is_stop_word(word: &str) -> bool {
-    ENGLISH.split(' ').any(|stop| stop == word)
+    static WORDS: LazyLock<HashSet<&str>> = LazyLock::new(|| ENGLISH.split(' ').collect());
+    WORDS.contains(word)
 }
 
 /// Whether a lower-case word is little evidence.
 pub fn is_generic_word(word: &str) -> bool {
-    ENGLISH_GENERIC.split(' ').any(|generic| generic == word)
+    static WORDS: LazyLock<HashSet<&str>> = LazyLock::new(|| ENGLISH_GENERIC.split(' ').collect());
+    WORDS.contains(word)
 }
 
 /// A stretch of a Chinese question.

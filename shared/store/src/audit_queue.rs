@@ -2,7 +2,9 @@
 
 use aws_sdk_sqs::Client;
 use raglan_core::audit::AuditEvent;
+use serde::Serialize;
 
+use crate::audit_record::AuditRecord;
 use crate::error::StoreError;
 
 /// Largest message, in bytes. SQS takes 1 MiB, but an event has to fit into a DynamoDB item (400 KB)
@@ -31,9 +33,22 @@ impl AuditQueue {
     /// # Errors
     /// [`StoreError`]; `TooLarge` above [`MAX_MESSAGE_BYTES`], without asking SQS.
     pub async fn send(&self, event: &AuditEvent) -> Result<(), StoreError> {
+        self.send_json(event, &event.event_id).await
+    }
+
+    /// Hands over an event with everything that its writer said, as [`AuditQueue::send`] does.
+    ///
+    /// # Errors
+    /// As [`AuditQueue::send`].
+    pub async fn send_record(&self, record: &AuditRecord) -> Result<(), StoreError> {
+        self.send_json(record.fields(), &record.event().event_id)
+            .await
+    }
+
+    async fn send_json(&self, event: &impl Serialize, event_id: &str) -> Result<(), StoreError> {
         let body = serde_json::to_string(event).map_err(|_| StoreError::Corrupt {
             resource: self.url.clone(),
-            record: event.event_id.clone(),
+            record: event_id.to_owned(),
         })?;
         if body.len() > MAX_MESSAGE_BYTES {
             return Err(StoreError::TooLarge {

@@ -1,84 +1,84 @@
-//! The audit trail. Partition `<key id>#<day>`, sort key `event_id`; the index `day-index` holds the
-//! events of all keys by day. Entries end by TTL.
+//! The audit trail: what is where, and how it is read. [`crate::audit_append`] writes it.
+//!
+//! | partition | sort key | what it is |
+//! |---|---|---|
+//! | `<key>#<day>` | event id | an event; together they are the key's chain of that day |
+//! | `heads#<day>#<shard>` | key | how far a chain reaches |
+//! | `open#<shard>` | `<day>#<key>` | a chain that no root covers yet |
+//!
+//! The index `day-index` holds the events of all keys by `<day>#<shard>`, the index `owner-index` those
+//! of an owner by `<owner>#<day>`. A shard is chosen by a hash, so that no partition takes all writes.
+//! Events from before there were chains are in `day-index` by `<day>` alone, and in no chain and no
+//! `owner-index`. Everything ends by TTL. Nothing is ever scanned.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 
 use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::operation::query::builders::QueryFluentBuilder;
 use aws_sdk_dynamodb::types::AttributeValue;
-use raglan_core::audit::AuditEvent;
-use raglan_core::clock::Timestamp;
+use futures::future::try_join_all;
+use raglan_core::audit_chain::{ChainRecord, Head};
 use serde_json::{Map, Value};
+use sha2::{Digest as _, Sha256};
 
+use crate::audit_record::AuditRecord;
 use crate::error::StoreError;
-use crate::table::{decode_all, encode, text};
+use crate::table::{Item, decode, text};
 
-const PARTITION: &str = "partition";
-const EVENT_ID: &str = "event_id";
-const DAY: &str = "day";
-const EXPIRES_AT: &str = "expires_at";
+pub(crate) const PARTITION: &str = "partition";
+pub(crate) const EVENT_ID: &str = "event_id";
+pub(crate) const DAY: &str = "day";
+pub(crate) const OWNER_DAY: &str = "owner_day";
+pub(crate) const EXPIRES_AT: &str = "expires_at";
+pub(crate) const HEAD_SEQUENCE: &str = "sequence";
+pub(crate) const HEAD_HASH: &str = "hash";
 const DAY_INDEX: &str = "day-index";
-/// Largest item, in bytes: DynamoDB's limit is 400 KB with all names and values, and both keys are
-/// stored once more in the index.
-pub const MAX_ITEM_BYTES: usize = 390_000;
-const SECONDS_PER_DAY: i64 = 86_400;
+const OWNER_INDEX: &str = "owner-index";
+/// Attributes that only the table needs: no part of the event.
+pub const STORAGE_ATTRIBUTES: [&str; 4] = [PARTITION, DAY, OWNER_DAY, EXPIRES_AT];
+/// Partitions of one day in the index; one takes 1,000 write units a second.
+const DAY_SHARDS: u8 = 8;
+/// Partitions of the chains' heads of one day, and of all open chains.
+const CHAIN_SHARDS: u8 = 16;
 
-/// An event together with everything that its writer sent, so that fields of a newer writer are
-/// stored although this version does not know them.
-#[derive(Debug, Clone, PartialEq)]
-pub struct AuditRecord {
-    event: AuditEvent,
-    fields: Map<String, Value>,
-    size_bytes: usize,
-}
-
-/// The text is not the JSON of an audit event that this version understands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("not an audit event: {0}")]
-pub struct NotAnAuditEvent(&'static str);
-
-impl AuditRecord {
-    /// Reads an event as it comes out of the queue. Unknown fields are kept. An event that lacks a
-    /// known field, or gives it another meaning, is refused: it stays in the queue, and from there
-    /// goes to the dead-letter queue until a version that understands it takes it.
-    ///
-    /// # Errors
-    /// [`NotAnAuditEvent`].
-    pub fn parse(body: &str) -> Result<Self, NotAnAuditEvent> {
-        let fields: Map<String, Value> =
-            serde_json::from_str(body).map_err(|_| NotAnAuditEvent("not a JSON object"))?;
-        let event: AuditEvent = serde_json::from_str(body)
-            .map_err(|_| NotAnAuditEvent("a field is missing or of an unexpected kind"))?;
-        if event.event_id.is_empty() {
-            return Err(NotAnAuditEvent("the event's identifier is empty"));
-        }
-        Ok(Self {
-            event,
-            fields,
-            size_bytes: body.len(),
-        })
-    }
-
-    /// The part that this version knows.
-    #[must_use]
-    pub const fn event(&self) -> &AuditEvent {
-        &self.event
-    }
-}
-
-/// What [`AuditTable::put`] found.
+/// The part of the trail that one query reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stored {
-    /// The event was not there before.
-    New,
-    /// The event was there already: it was delivered twice.
-    AlreadyThere,
+pub enum Slice<'a> {
+    /// All events of a day (UTC, `YYYY-MM-DD`). The index follows the table within moments, in no
+    /// particular order.
+    Day(&'a str),
+    /// The events of one key on a day, as the table is now. The key is its identifier, the fingerprint
+    /// under which an unknown one was seen, or what an operator changed (`kb:…`).
+    Key(&'a str, &'a str),
+    /// The events of an owner's keys on a day, by an index like that of a day.
+    Owner(&'a str, &'a str),
+}
+
+/// The bounds of a query by event identifier.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Bounds<'a> {
+    /// Only events with a greater identifier.
+    pub after: Option<&'a str>,
+    /// Only events with this identifier or a smaller one.
+    pub until: Option<&'a str>,
+}
+
+/// A chain that no root covers, or not to its end.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct OpenChain {
+    /// The day.
+    pub day: String,
+    /// Whose chain.
+    pub key: String,
+    sequence: u64,
 }
 
 /// The audit table.
 #[derive(Debug, Clone)]
 pub struct AuditTable {
-    client: Client,
-    table: String,
+    pub(crate) client: Client,
+    pub(crate) table: String,
 }
 
 impl AuditTable {
@@ -91,240 +91,365 @@ impl AuditTable {
         }
     }
 
-    /// Stores an event once, for `retention_days` from the moment it happened. An event that is
-    /// there already is left as it is.
+    /// The events of a slice, oldest first. One call returns at most a few MB; ask again with the last
+    /// identifier as `after` until nothing comes. An event that cannot be read is logged and left out.
     ///
     /// # Errors
-    /// [`StoreError`]; `TooLarge` when it cannot fit into an item.
-    pub async fn put(
+    /// [`StoreError`].
+    pub async fn page(
         &self,
-        record: &AuditRecord,
-        retention_days: u32,
-    ) -> Result<Stored, StoreError> {
-        if record.size_bytes > MAX_ITEM_BYTES {
-            return Err(StoreError::TooLarge {
-                resource: self.table.clone(),
-                size_bytes: record.size_bytes,
-                limit_bytes: MAX_ITEM_BYTES,
-            });
+        slice: Slice<'_>,
+        bounds: Bounds<'_>,
+    ) -> Result<Vec<AuditRecord>, StoreError> {
+        match slice {
+            Slice::Key(key, day) => {
+                let query = self.query(None, PARTITION, &chain_partition(key, day));
+                Ok(self.one_page(query, bounds).await?.records)
+            }
+            Slice::Owner(owner, day) => {
+                let query = self.query(Some(OWNER_INDEX), OWNER_DAY, &owner_day(owner, day));
+                Ok(self.one_page(query, bounds).await?.records)
+            }
+            Slice::Day(day) => {
+                let partitions = day_partitions(day);
+                let pages = partitions.iter().map(|partition| {
+                    self.one_page(self.query(Some(DAY_INDEX), DAY, partition), bounds)
+                });
+                Ok(merge(try_join_all(pages).await?))
+            }
         }
-        let event = &record.event;
-        let retention_seconds = i64::from(retention_days) * SECONDS_PER_DAY;
-        let expires_at = event.at.plus_seconds(retention_seconds).epoch_seconds();
-        let mut item = encode(&self.table, &event.event_id, &record.fields)?;
-        item.insert(PARTITION.to_owned(), text(event.partition()));
-        item.insert(DAY.to_owned(), text(event.at.day()));
-        item.insert(
-            EXPIRES_AT.to_owned(),
-            AttributeValue::N(expires_at.to_string()),
-        );
+    }
+
+    /// All events of a slice, for one that is known to be small.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn all(
+        &self,
+        slice: Slice<'_>,
+        bounds: Bounds<'_>,
+    ) -> Result<Vec<AuditRecord>, StoreError> {
+        let mut records: Vec<AuditRecord> = Vec::new();
+        loop {
+            let last = records.last().map(|record| record.event().event_id.clone());
+            let from_there = Bounds {
+                after: last.as_deref().or(bounds.after),
+                ..bounds
+            };
+            let page = self.page(slice, from_there).await?;
+            if page.is_empty() {
+                return Ok(records);
+            }
+            records.extend(page);
+        }
+    }
+
+    /// What is needed to verify a chain, in no particular order: every record of the key's partition of
+    /// that day, read consistently.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn chain(&self, key: &str, day: &str) -> Result<Vec<ChainRecord>, StoreError> {
+        let query = self.query(None, PARTITION, &chain_partition(key, day));
+        let mut records = Vec::new();
+        self.each_item(query, |item| {
+            records.push(ChainRecord::of(&self.fields(item)?));
+            Ok(())
+        })
+        .await?;
+        Ok(records)
+    }
+
+    /// How far each chain of a day reaches.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn heads(&self, day: &str) -> Result<BTreeMap<String, Head>, StoreError> {
+        let mut heads = BTreeMap::new();
+        for shard in 0..CHAIN_SHARDS {
+            let query = self.query(None, PARTITION, &format!("heads#{day}#{shard}"));
+            self.each_item(query, |item| {
+                if let Some((key, head)) = head_of(&item) {
+                    heads.insert(key, head);
+                }
+                Ok(())
+            })
+            .await?;
+        }
+        Ok(heads)
+    }
+
+    /// How far one chain reaches; [`Head::START`] when it has no readable head.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn head(&self, key: &str, day: &str) -> Result<Head, StoreError> {
         let answer = self
             .client
-            .put_item()
+            .get_item()
             .table_name(&self.table)
-            .set_item(Some(item))
-            .condition_expression("attribute_not_exists(event_id)")
+            .key(PARTITION, text(heads_partition(key, day)))
+            .key(EVENT_ID, text(key))
+            .consistent_read(true)
+            .send()
+            .await
+            .map_err(|error| StoreError::of_call("GetItem", &self.table, &error))?;
+        let head = answer.item.as_ref().and_then(head_of);
+        Ok(head.map_or(Head::START, |(_, head)| head))
+    }
+
+    /// Whose events the index of a day holds: also events that no chain knows.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn keys_seen(&self, day: &str) -> Result<BTreeSet<String>, StoreError> {
+        let mut keys = BTreeSet::new();
+        for partition in day_partitions(day) {
+            let query = self
+                .query(Some(DAY_INDEX), DAY, &partition)
+                .projection_expression("#partition, #own")
+                .expression_attribute_names("#own", PARTITION);
+            self.each_item(query, |item| {
+                let partition = item.get(PARTITION).and_then(|value| value.as_s().ok());
+                let key = partition.and_then(|partition| partition.rsplit_once('#'));
+                keys.extend(key.map(|(key, _)| key.to_owned()));
+                Ok(())
+            })
+            .await?;
+        }
+        Ok(keys)
+    }
+
+    /// The chains of the days before `day` that no root covers to their end.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn open_before(&self, day: &str) -> Result<Vec<OpenChain>, StoreError> {
+        let mut open = Vec::new();
+        for shard in 0..CHAIN_SHARDS {
+            let query = self
+                .query(None, PARTITION, &format!("open#{shard}"))
+                .key_condition_expression("#partition = :partition AND event_id < :day")
+                .expression_attribute_values(":day", text(day));
+            self.each_item(query, |item| {
+                open.extend(open_chain(&item));
+                Ok(())
+            })
+            .await?;
+        }
+        open.sort_unstable();
+        Ok(open)
+    }
+
+    /// Notes that a root covers the chain as [`AuditTable::open_before`] saw it. When an event came in
+    /// between, the chain stays open.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn mark_closed(&self, chain: &OpenChain) -> Result<(), StoreError> {
+        let answer = self
+            .client
+            .delete_item()
+            .table_name(&self.table)
+            .key(PARTITION, text(open_partition(&chain.key)))
+            .key(EVENT_ID, text(open_sort(&chain.key, &chain.day)))
+            .condition_expression("#sequence = :sequence")
+            .expression_attribute_names("#sequence", HEAD_SEQUENCE)
+            .expression_attribute_values(":sequence", number(chain.sequence))
             .send()
             .await;
-        match answer.map_err(|error| StoreError::of_call("PutItem", &self.table, &error)) {
-            Ok(_) => Ok(Stored::New),
-            Err(StoreError::Conflict { .. }) => Ok(Stored::AlreadyThere),
+        match answer.map_err(|error| StoreError::of_call("DeleteItem", &self.table, &error)) {
+            Ok(_) | Err(StoreError::Conflict { .. }) => Ok(()),
             Err(error) => Err(error),
         }
     }
 
-    /// Events of all keys on one day (UTC, `YYYY-MM-DD`), oldest first, only those after
-    /// `after_event_id`. One call returns at most 1 MB; ask again with the last identifier until
-    /// nothing comes. The index follows the table within moments, in no particular order.
-    ///
-    /// # Errors
-    /// [`StoreError`].
-    pub async fn by_day(
-        &self,
-        day: &str,
-        after_event_id: Option<&str>,
-    ) -> Result<Vec<AuditEvent>, StoreError> {
-        self.page(Some(DAY_INDEX), DAY, day, after_event_id).await
-    }
-
-    /// Events of one key on the day of `at`, oldest first, only those after `after_event_id`; in
-    /// pages like [`AuditTable::by_day`], but as the table is now. `key` is a key's identifier, or
-    /// the fingerprint under which a key that is not known was seen.
-    ///
-    /// # Errors
-    /// [`StoreError`].
-    pub async fn by_key(
-        &self,
-        key: &str,
-        at: Timestamp,
-        after_event_id: Option<&str>,
-    ) -> Result<Vec<AuditEvent>, StoreError> {
-        let partition = format!("{key}#{}", at.day());
-        self.page(None, PARTITION, &partition, after_event_id).await
-    }
-
-    async fn page(
-        &self,
-        index: Option<&str>,
-        attribute: &str,
-        value: &str,
-        after_event_id: Option<&str>,
-    ) -> Result<Vec<AuditEvent>, StoreError> {
-        let mut condition = "#partition = :partition";
-        let mut values = HashMap::from([(":partition".to_owned(), text(value))]);
-        if let Some(after) = after_event_id.filter(|after| !after.is_empty()) {
-            condition = "#partition = :partition AND event_id > :after";
-            values.insert(":after".to_owned(), text(after));
-        }
-        let mut pages = self
-            .client
+    fn query(&self, index: Option<&str>, attribute: &str, value: &str) -> QueryFluentBuilder {
+        self.client
             .query()
             .table_name(&self.table)
             .set_index_name(index.map(ToOwned::to_owned))
             .consistent_read(index.is_none())
-            .key_condition_expression(condition)
+            .key_condition_expression("#partition = :partition")
             .expression_attribute_names("#partition", attribute)
-            .set_expression_attribute_values(Some(values))
-            .into_paginator()
-            .send();
-        // A page of nothing but unreadable records must not look like the end.
+            .expression_attribute_values(":partition", text(value))
+    }
+
+    async fn one_page(
+        &self,
+        query: QueryFluentBuilder,
+        bounds: Bounds<'_>,
+    ) -> Result<Page, StoreError> {
+        let mut query = query;
+        let mut condition = "#partition = :partition".to_owned();
+        let after = bounds.after.filter(|after| !after.is_empty());
+        // Only two bounds at once have a form of their own, and that one includes both ends.
+        match (after, bounds.until) {
+            (Some(after), Some(until)) => {
+                condition.push_str(" AND event_id BETWEEN :after AND :until");
+                query = query
+                    .expression_attribute_values(":after", text(after))
+                    .expression_attribute_values(":until", text(until));
+            }
+            (Some(after), None) => {
+                condition.push_str(" AND event_id > :after");
+                query = query.expression_attribute_values(":after", text(after));
+            }
+            (None, Some(until)) => {
+                condition.push_str(" AND event_id <= :until");
+                query = query.expression_attribute_values(":until", text(until));
+            }
+            (None, None) => {}
+        }
+        if after.is_some() && bounds.until.is_some() && after >= bounds.until {
+            return Ok(Page::default());
+        }
+        let mut found = Page::default();
+        self.each_page(
+            query.key_condition_expression(condition),
+            |items, has_more| {
+                for item in items {
+                    match self.record(item) {
+                        Ok(record) if Some(record.event().event_id.as_str()) == after => {}
+                        Ok(record) => found.records.push(record),
+                        Err(error) => tracing::error!(%error, "a record is left out"),
+                    }
+                }
+                found.has_more = has_more;
+                // A page of nothing but unreadable records must not look like the end.
+                let is_enough = !found.records.is_empty();
+                Ok(if is_enough {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
+                })
+            },
+        )
+        .await?;
+        Ok(found)
+    }
+
+    async fn each_item(
+        &self,
+        query: QueryFluentBuilder,
+        mut see: impl FnMut(Item) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        self.each_page(query, |items, _| {
+            items.into_iter().try_for_each(&mut see)?;
+            Ok(ControlFlow::Continue(()))
+        })
+        .await
+    }
+
+    /// Hands over page after page, and whether another one follows, until `see` has enough.
+    async fn each_page(
+        &self,
+        query: QueryFluentBuilder,
+        mut see: impl FnMut(Vec<Item>, bool) -> Result<ControlFlow<()>, StoreError>,
+    ) -> Result<(), StoreError> {
+        let mut pages = query.into_paginator().send();
         while let Some(page) = pages.next().await {
             let page = page.map_err(|error| StoreError::of_call("Query", &self.table, &error))?;
-            let events = decode_all(&self.table, EVENT_ID, page.items.unwrap_or_default());
-            if !events.is_empty() {
-                return Ok(events);
+            let has_more = page.last_evaluated_key.is_some();
+            if see(page.items.unwrap_or_default(), has_more)?.is_break() {
+                break;
             }
         }
-        Ok(Vec::new())
+        Ok(())
     }
+
+    fn record(&self, item: Item) -> Result<AuditRecord, StoreError> {
+        let fields = self.fields(item)?;
+        let name = fields.get(EVENT_ID).and_then(Value::as_str);
+        let name = name.unwrap_or("an unnamed record").to_owned();
+        AuditRecord::of_fields(fields).map_err(|_| StoreError::Corrupt {
+            resource: self.table.clone(),
+            record: name,
+        })
+    }
+
+    fn fields(&self, item: Item) -> Result<Map<String, Value>, StoreError> {
+        decode(&self.table, "an audit event", item)
+    }
+}
+
+/// What one query returned.
+#[derive(Debug, Default)]
+struct Page {
+    records: Vec<AuditRecord>,
+    has_more: bool,
+}
+
+/// The records of all shards in their common order, as far as no shard can have one in between.
+fn merge(pages: Vec<Page>) -> Vec<AuditRecord> {
+    let id = |record: &AuditRecord| record.event().event_id.clone();
+    let known_to = pages
+        .iter()
+        .filter(|page| page.has_more)
+        .filter_map(|page| page.records.last().map(id))
+        .min();
+    let mut records: Vec<_> = pages.into_iter().flat_map(|page| page.records).collect();
+    if let Some(known_to) = known_to {
+        records.retain(|record| record.event().event_id <= known_to);
+    }
+    records.sort_by_cached_key(id);
+    records
+}
+
+pub(crate) fn chain_partition(key: &str, day: &str) -> String {
+    format!("{key}#{day}")
+}
+
+pub(crate) fn heads_partition(key: &str, day: &str) -> String {
+    format!("heads#{day}#{}", shard_of(key, CHAIN_SHARDS))
+}
+
+pub(crate) fn open_partition(key: &str) -> String {
+    format!("open#{}", shard_of(key, CHAIN_SHARDS))
+}
+
+pub(crate) fn open_sort(key: &str, day: &str) -> String {
+    format!("{day}#{key}")
+}
+
+pub(crate) fn owner_day(owner: &str, day: &str) -> String {
+    format!("{owner}#{day}")
+}
+
+/// Where the index of a day has its events: the shards, and the one partition of before.
+fn day_partitions(day: &str) -> Vec<String> {
+    let shards = (0..DAY_SHARDS).map(|shard| format!("{day}#{shard}"));
+    shards.chain([day.to_owned()]).collect()
+}
+
+pub(crate) fn day_shard(event_id: &str, day: &str) -> String {
+    format!("{day}#{}", shard_of(event_id, DAY_SHARDS))
+}
+
+fn shard_of(text: &str, shards: u8) -> u8 {
+    Sha256::digest(text.as_bytes())[0] % shards
+}
+
+pub(crate) fn number(value: u64) -> AttributeValue {
+    AttributeValue::N(value.to_string())
+}
+
+fn head_of(item: &Item) -> Option<(String, Head)> {
+    let text = |name: &str| item.get(name).and_then(|value| value.as_s().ok());
+    let sequence = item.get(HEAD_SEQUENCE)?.as_n().ok()?.parse().ok()?;
+    let hash = text(HEAD_HASH)?;
+    let hash = raglan_core::audit_chain::Digest::parse(hash).ok()?;
+    Some((text(EVENT_ID)?.clone(), Head { sequence, hash }))
+}
+
+fn open_chain(item: &Item) -> Option<OpenChain> {
+    let (day, key) = item.get(EVENT_ID)?.as_s().ok()?.split_once('#')?;
+    Some(OpenChain {
+        day: day.to_owned(),
+        key: key.to_owned(),
+        sequence: item.get(HEAD_SEQUENCE)?.as_n().ok()?.parse().ok()?,
+    })
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::testing::{
-        Key, audit_event, clients_at, create_table, local_dynamodb, nobody_listens,
-    };
-
-    const RETENTION_DAYS: u32 = 400;
-
-    async fn table() -> AuditTable {
-        let client = local_dynamodb().await;
-        let index = Key::of(DAY, Some(EVENT_ID)).index(DAY_INDEX);
-        create_table(
-            &client,
-            "audit",
-            &Key::of(PARTITION, Some(EVENT_ID)),
-            Some(&index),
-        )
-        .await;
-        AuditTable::new(client, "audit")
-    }
-
-    fn record(event: &AuditEvent) -> AuditRecord {
-        AuditRecord::parse(&serde_json::to_string(event).unwrap()).unwrap()
-    }
-
-    #[tokio::test]
-    async fn an_event_that_is_delivered_twice_is_stored_once() {
-        let table = table().await;
-        let event = audit_event("event-1");
-        assert_eq!(
-            table.put(&record(&event), RETENTION_DAYS).await,
-            Ok(Stored::New)
-        );
-        let later = AuditEvent {
-            http_status: 500,
-            ..event.clone()
-        };
-        assert_eq!(
-            table.put(&record(&later), RETENTION_DAYS).await,
-            Ok(Stored::AlreadyThere)
-        );
-        let day = event.at.day();
-        assert_eq!(table.by_day(&day, None).await, Ok(vec![event]));
-    }
-
-    #[tokio::test]
-    async fn a_trail_is_followed_from_the_last_event_on() {
-        let table = table().await;
-        for id in ["event-3", "event-1", "event-2"] {
-            table
-                .put(&record(&audit_event(id)), RETENTION_DAYS)
-                .await
-                .unwrap();
-        }
-        let at = audit_event("event-1").at;
-        let ids = |events: Vec<AuditEvent>| -> Vec<String> {
-            events.into_iter().map(|event| event.event_id).collect()
-        };
-        let all = table.by_day(&at.day(), None).await.unwrap();
-        assert_eq!(ids(all), ["event-1", "event-2", "event-3"]);
-        let rest = table.by_day(&at.day(), Some("event-2")).await.unwrap();
-        assert_eq!(ids(rest), ["event-3"]);
-        let of_key = table.by_key("key-1", at, Some("event-1")).await.unwrap();
-        assert_eq!(ids(of_key), ["event-2", "event-3"]);
-        assert_eq!(table.by_key("key-2", at, None).await, Ok(Vec::new()));
-        assert_eq!(table.by_day("2020-01-01", None).await, Ok(Vec::new()));
-    }
-
-    #[tokio::test]
-    async fn fields_of_a_newer_writer_are_stored_and_the_expiry_counts_from_the_event() {
-        let table = table().await;
-        let event = audit_event("event-1");
-        let mut json = serde_json::to_value(&event).unwrap();
-        json["schema_version"] = 2.into();
-        json["cost"] = serde_json::json!({"tokens": 12});
-        json["expires_at"] = "never".into();
-        let newer = AuditRecord::parse(&json.to_string()).unwrap();
-        table.put(&newer, RETENTION_DAYS).await.unwrap();
-
-        let scan = table
-            .client
-            .scan()
-            .table_name("audit")
-            .send()
-            .await
-            .unwrap();
-        let item = &scan.items()[0];
-        let cost = item["cost"].as_m().unwrap();
-        assert_eq!(cost["tokens"], AttributeValue::N("12".to_owned()));
-        let end = event.at.plus_seconds(400 * SECONDS_PER_DAY).epoch_seconds();
-        assert_eq!(item[EXPIRES_AT], AttributeValue::N(end.to_string()));
-    }
-
-    #[tokio::test]
-    async fn an_event_that_no_item_can_hold_is_refused_without_asking_the_table() {
-        let table = AuditTable::new(clients_at(&nobody_listens().await).dynamodb, "audit");
-        let event = AuditEvent {
-            parameters: Some("x".repeat(MAX_ITEM_BYTES)),
-            ..audit_event("event-1")
-        };
-        let error = table
-            .put(&record(&event), RETENTION_DAYS)
-            .await
-            .unwrap_err();
-        assert!(matches!(error, StoreError::TooLarge { .. }), "{error}");
-    }
-
-    #[test]
-    fn what_is_no_event_is_refused() {
-        for body in ["", "null", "[]", "{}", r#"{"event_id":"x"}"#, "{"] {
-            assert!(AuditRecord::parse(body).is_err(), "{body}");
-        }
-        let nameless = AuditEvent {
-            event_id: String::new(),
-            ..audit_event("x")
-        };
-        assert!(AuditRecord::parse(&serde_json::to_string(&nameless).unwrap()).is_err());
-    }
-
-    proptest! {
-        #[test]
-        fn no_message_makes_the_parser_panic(body in ".*") {
-            let _ = AuditRecord::parse(&body);
-        }
-    }
-}
+mod tests;

@@ -10,9 +10,11 @@ use aws_config::provider_config::ProviderConfig;
 use aws_config::retry::RetryConfig;
 use aws_config::timeout::TimeoutConfig;
 use aws_config::{BehaviorVersion, Region, SdkConfig};
-use aws_sdk_dynamodb::config::{Credentials, SharedHttpClient};
+use aws_sdk_dynamodb::config::{Credentials, SharedHttpClient, StalledStreamProtectionConfig};
 use aws_smithy_http_client::tls::{Provider, rustls_provider::CryptoMode};
 use tokio::sync::OnceCell;
+
+use crate::function_account::function_account;
 
 /// Opening a connection, TLS handshake excluded.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -121,21 +123,24 @@ pub struct AwsClients {
 }
 
 impl AwsClients {
-    /// Clients for what the environment names: `AWS_REGION`, the usual sources of credentials, and
-    /// the endpoints `AWS_ENDPOINT_URL`, `AWS_ENDPOINT_URL_DYNAMODB`, `AWS_ENDPOINT_URL_SQS`.
-    ///
-    /// Nothing is asked over the network: credentials are fetched and connections opened by the
-    /// first call. A missing region or missing credentials therefore fail that call.
-    pub async fn from_environment() -> Self {
-        Self::of_account(&AccountChoice::default().load().await)
+    /// Clients of a function: see [`function_account`]. Connections are opened by the first call.
+    #[must_use]
+    pub fn of_function() -> Self {
+        Self::of_account(&function_account())
     }
 
     /// Clients for a loaded configuration.
     #[must_use]
     pub fn of_account(config: &SdkConfig) -> Self {
+        // An attempt's deadline ends what stalls; watching the flow of a few kilobytes would be
+        // work in every call.
+        let unwatched = StalledStreamProtectionConfig::disabled();
+        let dynamodb = aws_sdk_dynamodb::config::Builder::from(config)
+            .stalled_stream_protection(unwatched.clone());
+        let sqs = aws_sdk_sqs::config::Builder::from(config).stalled_stream_protection(unwatched);
         Self {
-            dynamodb: aws_sdk_dynamodb::Client::new(config),
-            sqs: aws_sdk_sqs::Client::new(config),
+            dynamodb: aws_sdk_dynamodb::Client::from_conf(dynamodb.build()),
+            sqs: aws_sdk_sqs::Client::from_conf(sqs.build()),
         }
     }
 
@@ -144,6 +149,16 @@ impl AwsClients {
     pub fn for_local_endpoints(dynamodb_url: &str, sqs_url: &str) -> Self {
         // Without TLS: a machine that has no certificates can run the local system all the same.
         let http_client = aws_smithy_http_client::Builder::new().build_http();
+        Self::for_local_endpoints_over(http_client, dynamodb_url, sqs_url)
+    }
+
+    /// The same over this HTTP client.
+    #[must_use]
+    pub fn for_local_endpoints_over(
+        http_client: SharedHttpClient,
+        dynamodb_url: &str,
+        sqs_url: &str,
+    ) -> Self {
         let credentials = Credentials::new("local", "local", None, None, "raglan local system");
         let dynamodb = aws_sdk_dynamodb::Config::builder()
             .behavior_version(BehaviorVersion::latest())
@@ -171,13 +186,13 @@ impl AwsClients {
 }
 
 /// TLS by rustls over ring; the system's trust store is read when the first connection is made.
-fn https_client() -> SharedHttpClient {
+pub(crate) fn https_client() -> SharedHttpClient {
     aws_smithy_http_client::Builder::new()
         .tls_provider(Provider::Rustls(CryptoMode::Ring))
         .build_https()
 }
 
-fn timeouts() -> TimeoutConfig {
+pub(crate) fn timeouts() -> TimeoutConfig {
     TimeoutConfig::builder()
         .connect_timeout(CONNECT_TIMEOUT)
         .operation_attempt_timeout(ATTEMPT_TIMEOUT)
@@ -185,7 +200,7 @@ fn timeouts() -> TimeoutConfig {
         .build()
 }
 
-fn retries() -> RetryConfig {
+pub(crate) fn retries() -> RetryConfig {
     RetryConfig::standard()
         .with_max_attempts(MAX_ATTEMPTS)
         .with_initial_backoff(FIRST_PAUSE)

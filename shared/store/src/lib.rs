@@ -1,4 +1,4 @@
-//! Where raglan keeps things: four DynamoDB tables, separated by privilege, and the SQS queue that
+//! Where raglan keeps things: four DynamoDB tables, separated by privilege, and the SQS queues that
 //! audit events travel through.
 //!
 //! | module | table or queue | who writes | who reads |
@@ -8,15 +8,20 @@
 //! | [`limits`], [`leases`], [`idempotency`], [`sessions`] | state: what expires | MCP function | MCP function |
 //! | [`usage`] | state | (counted by [`limits`]) | the command line |
 //! | [`audit_queue`] | audit queue | MCP function | audit function |
-//! | [`audit_table`] | audit | audit function | the command line |
+//! | [`dead_letters`] | dead-letter queue | audit function, SQS | operators |
+//! | [`audit_append`], [`audit_table`] | audit | audit function | the command line |
 //!
 //! Every read that a permission depends on is a consistent read. Every failure is a [`StoreError`].
 
+pub mod audit_append;
 pub mod audit_queue;
+pub mod audit_record;
 pub mod audit_table;
 pub mod catalog;
 pub mod clients;
+pub mod dead_letters;
 pub mod error;
+pub mod function_account;
 pub mod idempotency;
 pub mod keys;
 pub mod leases;
@@ -25,11 +30,15 @@ pub mod sessions;
 mod table;
 pub mod usage;
 
+pub use audit_append::AuditWriter;
 pub use audit_queue::AuditQueue;
-pub use audit_table::{AuditRecord, AuditTable};
+pub use audit_record::AuditRecord;
+pub use audit_table::AuditTable;
 pub use catalog::CatalogStore;
 pub use clients::{AccountChoice, AwsClients, LazyAccount};
+pub use dead_letters::DeadLetterQueue;
 pub use error::StoreError;
+pub use function_account::function_account;
 pub use idempotency::IdempotencyStore;
 pub use keys::{KeyStore, ReadRecord};
 pub use leases::LeaseStore;

@@ -11,7 +11,7 @@ use aws_sdk_dynamodb::types::{
 use hyper_util::rt::TokioIo;
 use raglan_core::audit::{AuditEvent, Decision, EventPhase, SCHEMA_VERSION};
 use raglan_core::catalog::{BackendReference, KnowledgeBase, KnowledgeBaseId};
-use raglan_core::clock::Timestamp;
+use raglan_core::clock::{ManualClock, Timestamp};
 use raglan_core::key::PlainKey;
 use raglan_core::key_record::KeyRecord;
 use raglan_core::random::SequenceRandom;
@@ -22,6 +22,8 @@ use rustack_sqs_http::service::{SqsHttpConfig, SqsHttpService};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
+use crate::audit_append::AuditWriter;
+use crate::audit_table::AuditTable;
 use crate::catalog::{CatalogStore, PutMode};
 use crate::clients::AwsClients;
 
@@ -110,15 +112,16 @@ impl Key {
     }
 }
 
-pub(crate) async fn create_table(
+pub(crate) async fn create_table<'a>(
     client: &aws_sdk_dynamodb::Client,
     name: &str,
     key: &Key,
-    index: Option<&Index>,
+    indexes: impl IntoIterator<Item = &'a Index>,
 ) {
+    let indexes: Vec<_> = indexes.into_iter().collect();
     let names = key
         .names()
-        .chain(index.into_iter().flat_map(|index| index.key.names()));
+        .chain(indexes.iter().flat_map(|index| index.key.names()));
     let attributes: BTreeMap<_, _> = names
         .map(|(name, _)| {
             let attribute = AttributeDefinition::builder()
@@ -127,7 +130,7 @@ pub(crate) async fn create_table(
             (name, attribute.build().unwrap())
         })
         .collect();
-    let indexes = index.map(|index| {
+    let built = indexes.iter().map(|index| {
         let projection = Projection::builder()
             .projection_type(ProjectionType::All)
             .build();
@@ -135,18 +138,48 @@ pub(crate) async fn create_table(
             .index_name(index.name)
             .set_key_schema(Some(index.key.schema()))
             .projection(projection);
-        vec![built.build().unwrap()]
+        built.build().unwrap()
     });
+    let built: Vec<_> = built.collect();
     client
         .create_table()
         .table_name(name)
         .billing_mode(BillingMode::PayPerRequest)
         .set_attribute_definitions(Some(attributes.into_values().collect()))
         .set_key_schema(Some(key.schema()))
-        .set_global_secondary_indexes(indexes)
+        .set_global_secondary_indexes((!built.is_empty()).then_some(built))
         .send()
         .await
         .unwrap();
+}
+
+/// The audit table as the template defines it, empty.
+pub(crate) async fn local_audit_table() -> AuditTable {
+    let client = local_dynamodb().await;
+    let indexes = [
+        Key::of("day", Some("event_id")).index("day-index"),
+        Key::of("owner_day", Some("event_id")).index("owner-index"),
+    ];
+    let key = Key::of("partition", Some("event_id"));
+    create_table(&client, "audit", &key, &indexes).await;
+    AuditTable::new(client, "audit")
+}
+
+/// Time enough for an emulator.
+pub(crate) fn soon() -> tokio::time::Instant {
+    tokio::time::Instant::now() + std::time::Duration::from_secs(20)
+}
+
+/// The writer of an audit table, on the day of [`audit_event`].
+pub(crate) fn audit_writer(table: &AuditTable, retention_days: u32) -> AuditWriter {
+    let clock = ManualClock::at(Timestamp::from_epoch_seconds(1_800_000_000));
+    let random = SequenceRandom::seeded(1);
+    AuditWriter::new(
+        table.clone(),
+        retention_days,
+        Arc::new(clock),
+        Arc::new(random),
+    )
 }
 
 /// A server that gives the next answer of its script to each request.

@@ -3,14 +3,13 @@
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 
-use raglan_audit::handler::Handler;
 use raglan_cli::local::event_source::EventSource;
+use raglan_cli::system::AUDIT_TIMEOUT;
 use raglan_core::audit::{AuditEvent, DEFAULT_RETENTION_DAYS, Decision};
 use raglan_core::clock::Clock as _;
 use raglan_core::key::PlainKey;
 use raglan_core::random::SequenceRandom;
 use raglan_core::tool::Tool;
-use raglan_store::AuditTable;
 use serde_json::{Value, json};
 use tracing::Level;
 
@@ -199,19 +198,13 @@ async fn an_event_that_is_delivered_twice_is_stored_once() {
         .send(&world)
         .await
         .structured();
-    let handler = Handler::new(
-        AuditTable::new(
-            world.clients.dynamodb.clone(),
-            world.resources.audit_table.clone(),
-        ),
-        DEFAULT_RETENTION_DAYS,
-    );
+    let handler = world.audit_handler();
     let url = world.resources.audit_queue_url.clone();
     let source = EventSource::connect(&world.clients, url).await.unwrap();
     // As Lambda does when the answer to a batch is lost.
     let twice = async |event: aws_lambda_events::sqs::SqsEvent| {
-        handler.handle(event.clone()).await;
-        Ok::<_, Infallible>(handler.handle(event).await)
+        handler.handle(event.clone(), AUDIT_TIMEOUT).await;
+        Ok::<_, Infallible>(handler.handle(event, AUDIT_TIMEOUT).await)
     };
     assert_eq!(source.drain(&twice).await, Ok(0));
     assert_eq!(world.audit_items().await.len(), 1);
@@ -278,7 +271,7 @@ async fn no_key_and_no_question_leaks_into_a_row_an_answer_or_the_log() {
     world.sqs.open();
     world.drain_queue().await;
 
-    let rows = format!("{:?}", world.audit_items().await);
+    let rows = format!("{:?}", world.audit_table_items().await);
     let answers = format!("{answers:?}");
     let log = log.text();
     assert!(rows.contains("key-full") && answers.contains("unauthorized"));

@@ -44,6 +44,7 @@ async fn run_index(folder: PathBuf, kb_id: &str, state_dir: &Path) -> anyhow::Re
         index_dir: None,
         full: false,
         watch: false,
+        publish: None,
         target: TargetArguments {
             state_dir: Some(state_dir.to_owned()),
             ..TargetArguments::default()
@@ -188,6 +189,8 @@ async fn an_indexing_run_is_a_task_and_a_knowledge_base_that_callers_see() {
     let destination = Destination {
         catalog: &world.catalog(),
         index_dir: &world.index_dir,
+        publisher: None,
+        embedder: None,
         clock: world.clock.as_ref(),
         random: &random,
     };

@@ -14,6 +14,7 @@ mod conversations;
 mod deferred_audit;
 mod dify_and_ragflow;
 mod documents;
+mod drain;
 mod engine_answers;
 mod engines;
 mod faults;

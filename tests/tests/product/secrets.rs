@@ -7,9 +7,8 @@ use std::path::Path;
 use aws_lambda_events::sqs::SqsEvent;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use raglan_audit::handler::Handler;
 use raglan_cli::local::event_source::EventSource;
-use raglan_core::audit::DEFAULT_RETENTION_DAYS;
+use raglan_cli::system::AUDIT_TIMEOUT;
 use raglan_core::audit::privacy::TextPolicy;
 use raglan_core::clock::Clock as _;
 use raglan_core::key::PlainKey;
@@ -17,7 +16,6 @@ use raglan_core::key_record::{KeyRecord, RateLimit};
 use raglan_core::random::SystemRandom;
 use raglan_mcp::config::AuditMode;
 use raglan_mcp::oauth::OauthConfig;
-use raglan_store::AuditTable;
 use serde_json::{Value, json};
 use tracing::Level;
 
@@ -66,11 +64,7 @@ fn bytes_below(folder: &Path) -> Vec<u8> {
 
 /// Hands the queue to the audit function, and keeps the messages as they were sent.
 async fn drain(world: &World) -> String {
-    let table = AuditTable::new(
-        world.clients.dynamodb.clone(),
-        world.resources.audit_table.clone(),
-    );
-    let handler = Handler::new(table, DEFAULT_RETENTION_DAYS);
+    let handler = world.audit_handler();
     let url = world.resources.audit_queue_url.clone();
     let source = EventSource::connect(&world.clients, url).await.unwrap();
     let messages = std::sync::Mutex::new(String::new());
@@ -79,7 +73,7 @@ async fn drain(world: &World) -> String {
             .lock()
             .unwrap()
             .push_str(&serde_json::to_string(&event).unwrap());
-        Ok::<_, std::convert::Infallible>(handler.handle(event).await)
+        Ok::<_, std::convert::Infallible>(handler.handle(event, AUDIT_TIMEOUT).await)
     };
     assert_eq!(source.drain(&handle).await, Ok(0));
     messages.into_inner().unwrap()
@@ -88,7 +82,7 @@ async fn drain(world: &World) -> String {
 /// Collects what a run left behind. Call it when nothing is sent any more.
 async fn left_behind(world: &World, log: &str, answers: &[Answer]) -> LeftBehind {
     let messages = drain(world).await;
-    let rows = format!("{:?}", world.audit_items().await);
+    let rows = format!("{:?}", world.audit_table_items().await);
     LeftBehind(BTreeMap::from([
         ("the answers", format!("{answers:?}").into_bytes()),
         ("the files", bytes_below(&world.state_dir)),

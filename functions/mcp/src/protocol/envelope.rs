@@ -158,13 +158,17 @@ impl EnvelopeFault {
 ///
 /// # Errors
 /// [`EnvelopeFault`] with the answer that it deserves.
-pub fn read(headers: &HeaderMap, body: &[u8], language: Language) -> Result<Body, EnvelopeFault> {
+pub fn read(
+    headers: &HeaderMap,
+    body: Option<&Value>,
+    language: Language,
+) -> Result<Body, EnvelopeFault> {
     let header_version = header(headers, VERSION_HEADER);
     let header_era = match header_version {
         Some(version) if is_date(version) && version >= MODERN_VERSION => Era::PerRequest,
         _ => Era::Handshake,
     };
-    let value: Value = serde_json::from_slice(body).map_err(|_| EnvelopeFault {
+    let value = body.ok_or_else(|| EnvelopeFault {
         era: header_era,
         id: None,
         code: PARSE_ERROR,
@@ -183,7 +187,7 @@ pub fn read(headers: &HeaderMap, body: &[u8], language: Language) -> Result<Body
 fn read_batch(
     headers: &HeaderMap,
     header_era: Era,
-    elements: Vec<Value>,
+    elements: &[Value],
     language: Language,
 ) -> Result<Vec<Result<Envelope, EnvelopeFault>>, EnvelopeFault> {
     let invalid = |message| EnvelopeFault::invalid_request(header_era, None, message);
@@ -209,21 +213,20 @@ fn read_batch(
             "`initialize` must not be part of a batch."
         )));
     }
-    let read_element = |element: Value| {
-        let original = element.clone();
+    let read_element = |element: &Value| {
         let mut envelope = read_message(headers, header_era, element, language)?;
         if let Message::Request { replaced, .. } = &mut envelope.message {
-            replaced.get_or_insert(original);
+            replaced.get_or_insert_with(|| element.clone());
         }
         Ok(envelope)
     };
-    Ok(elements.into_iter().map(read_element).collect())
+    Ok(elements.iter().map(read_element).collect())
 }
 
 fn read_message(
     headers: &HeaderMap,
     header_era: Era,
-    value: Value,
+    value: &Value,
     language: Language,
 ) -> Result<Envelope, EnvelopeFault> {
     let invalid = |id, message| EnvelopeFault::invalid_request(header_era, id, message);
@@ -265,7 +268,7 @@ fn read_message(
         None => return Err(invalid(id, text!(language, "`method` is missing."))),
     };
 
-    let meta_version = meta(&object)
+    let meta_version = meta(object)
         .and_then(|meta| meta.get(VERSION_META))
         .map(|version| {
             // Whatever stands there makes the request one of the modern era; the library judges it.
@@ -304,7 +307,7 @@ fn read_message(
             ),
         ));
     }
-    let replaced = mend_params(&object, &method, language)
+    let replaced = mend_params(object, &method, language)
         .map_err(|message| refuse(INVALID_PARAMS, message))?;
     Ok(Envelope {
         era,
@@ -482,7 +485,8 @@ mod tests {
         for (name, value) in pairs {
             headers.append(*name, HeaderValue::from_str(value).unwrap());
         }
-        read(&headers, body.as_bytes(), Language::English)
+        let body = serde_json::from_str(body).ok();
+        read(&headers, body.as_ref(), Language::English)
     }
 
     fn code(pairs: &[(&'static str, &str)], body: &str) -> Option<i32> {
@@ -697,15 +701,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_make_the_reader_panic(body in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let _ = read(&HeaderMap::new(), &body, Language::English);
-        }
-
         #[test]
         fn no_json_makes_the_reader_panic(text in "[\\[\\]{}\":,0-9a-z\\\\._/]{0,80}") {
-            let _ = read(&HeaderMap::new(), text.as_bytes(), Language::English);
+            let _ = read_body(&[], &text);
             let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{text}}}"#);
-            let _ = read(&HeaderMap::new(), body.as_bytes(), Language::English);
+            let _ = read_body(&[], &body);
         }
     }
 }

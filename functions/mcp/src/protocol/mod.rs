@@ -17,6 +17,7 @@ use futures::future::join_all;
 use http::header::{ACCEPT, CONTENT_TYPE, HOST};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
+use memchr::memmem;
 use raglan_texts::{Language, text};
 use rmcp::ServerHandler;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
@@ -28,6 +29,7 @@ use self::envelope::{
     SESSION_HEADER,
 };
 use self::exchange::Exchange;
+use crate::body::RequestBody;
 use crate::record::CallRecord;
 use crate::reply::{Reply, empty_reply, json_rpc_error};
 
@@ -37,6 +39,8 @@ const LIBRARY_GRACE: Duration = Duration::from_millis(400);
 /// The library's answer to an unknown method holds the method and the id, which both come from a
 /// request. Longer answers are not looked at.
 const UNKNOWN_METHOD_MAX_BYTES: usize = 4 * 1024;
+/// [`METHOD_NOT_FOUND`] as it is written.
+const METHOD_NOT_FOUND_TEXT: &[u8] = b"-32601";
 /// An unknown method is repeated in the error up to here.
 const METHOD_SHOWN_CHARS: usize = 80;
 
@@ -67,11 +71,13 @@ impl<S: ServerHandler + Clone> Protocol<S> {
     pub async fn answer(
         &self,
         headers: &HeaderMap,
-        body: &Bytes,
+        body: &RequestBody,
         exchange: Arc<Exchange>,
         session_id: impl FnOnce() -> Option<String>,
     ) -> Reply {
-        match envelope::read(headers, body, exchange.language) {
+        let read = envelope::read(headers, body.json(), exchange.language);
+        let body = body.bytes();
+        match read {
             Ok(Body::Single(envelope)) => {
                 let opens_session = envelope.opens_session();
                 let mut reply = self.answer_one(headers, body, envelope, exchange).await;
@@ -253,7 +259,9 @@ fn in_json(reply: &Reply, id: &Value, method: &str, language: Language) -> Reply
 
 /// Whether this is the library's error for a method that is not served. Its text is the bare method.
 fn is_unknown_method(body: &[u8]) -> bool {
-    if body.len() > UNKNOWN_METHOD_MAX_BYTES {
+    // Most answers are no errors, and need not be parsed to know that.
+    let may_be = || memmem::find(body, METHOD_NOT_FOUND_TEXT).is_some();
+    if body.len() > UNKNOWN_METHOD_MAX_BYTES || !may_be() {
         return false;
     }
     let answer: Value = serde_json::from_slice(body).unwrap_or_default();

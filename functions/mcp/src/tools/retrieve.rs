@@ -12,7 +12,7 @@ use super::paging::CURSOR_MAX_CHARS;
 use super::passages::{GuardedPassages, guarded_items};
 use super::search::{Found, Search, kb_id_schema, top_k_schema};
 use super::size::Size;
-use super::{Definition, ToolCall, ToolError, ToolOutput, filters, passages, search, size};
+use super::{Definition, ToolCall, ToolError, ToolOutput, filters, passages, search};
 use crate::cursor::{CursorScope, InvalidCursor};
 
 /// What may be added to a result after its passages: findings, `omitted`, `next_cursor`.
@@ -20,6 +20,9 @@ const AFTERWARDS: Size = Size {
     bytes: 2_048,
     tokens: 800,
 };
+
+/// The result's field that holds the passages.
+const ITEMS: &str = "items";
 
 pub const DEFINITION: Definition = Definition {
     tool: Tool::Retrieve,
@@ -145,8 +148,8 @@ pub async fn run(
         elapsed_ms,
         language,
     );
-    let room = call.services.max_result.inside_envelope();
-    let room = room.without(Size::of(&frame));
+    let whole = call.services.max_result.inside_envelope();
+    let room = whole.without(Size::of(&frame));
     let room = room.and_then(|room| room.without(AFTERWARDS));
     let rest = &found.merged.passages[first..];
     let items = guarded_items(call, rest, first + 1, room.unwrap_or_default())?;
@@ -156,13 +159,16 @@ pub async fn run(
         let next = cursors.seal(secret, &next.to_string());
         structured.insert("next_cursor".to_owned(), next.into());
     }
-    let size = size::of_result(&structured);
-    if call.services.max_result.without(size).is_none() {
+    // The items are in none of the texts that are made here: they are large, and each was measured.
+    let size = items.size.with(Size::of(&structured));
+    if whole.without(size).is_none() {
         return Err(ToolError::ResultTooLarge(size.bytes));
     }
+    let result_count = items.items.len() as u64;
+    structured.insert(ITEMS.to_owned(), items.items.into());
     Ok(ToolOutput {
         structured,
-        result_count: items.items.len() as u64,
+        result_count,
         guard_findings: passages::findings_by_rule(&items.security),
         knowledge_bases: found.asked,
     })
@@ -229,6 +235,7 @@ fn read(arguments: &Map<String, Value>, language: Language) -> Result<(Search, S
     Ok((search, cursor.unwrap_or_default()))
 }
 
+/// The result with an empty place for the items.
 fn present(
     search: &Search,
     found: &Found,
@@ -244,7 +251,7 @@ fn present(
     let mut result = Map::new();
     let mut put = |name: &str, value: Value| result.insert(name.to_owned(), value);
     put("status", status.into());
-    put("items", items.items.clone().into());
+    put(ITEMS, Value::Array(Vec::new()));
     put("matched", found.merged.matched.into());
     put("below_threshold", found.merged.below_threshold.into());
     put("elapsed_ms", elapsed_ms.max(0).into());

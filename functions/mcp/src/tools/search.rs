@@ -153,7 +153,10 @@ impl Search {
                 Ok(answer) => {
                     found.top_k_clamped |= answer.top_k_clamped;
                     for note in &answer.retrieval.notes {
-                        found.partial |= matches!(note, Note::FilteredAgain(_) | Note::Withheld);
+                        found.partial |= matches!(
+                            note,
+                            Note::FilteredAgain(_) | Note::Withheld | Note::WordsOnly
+                        );
                         found.warnings.push(told(kb_id, note, language));
                     }
                     written = answer
@@ -371,6 +374,12 @@ fn told(kb_id: &KnowledgeBaseId, note: &Note, language: Language) -> String {
              they were left out, and others that fit may be missing.",
             kb_id,
             count
+        ),
+        Note::WordsOnly => text!(
+            language,
+            "Knowledge base `{kb_id}` was searched by words only, because its embedding model did not \
+             answer; passages that say the same in other words or another language may be missing.",
+            kb_id
         ),
     }
 }

@@ -1,7 +1,7 @@
 //! How large a result may be: in bytes, because Lambda and clients take no more, and in tokens, because
 //! the caller's model reads all of it.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 /// What is left for the envelope around a result: protocol fields, metadata, commas.
 const ENVELOPE: Size = Size {
@@ -40,6 +40,15 @@ impl Size {
         })
     }
 
+    /// Both together.
+    #[must_use]
+    pub const fn with(self, other: Self) -> Self {
+        Self {
+            bytes: self.bytes + other.bytes,
+            tokens: self.tokens + other.tokens,
+        }
+    }
+
     /// The room for a result's parts where the whole may have the size `self`.
     #[must_use]
     pub fn inside_envelope(self) -> Self {
@@ -63,16 +72,6 @@ impl Size {
     }
 }
 
-/// The size of a result.
-#[must_use]
-pub fn of_result(structured: &Map<String, Value>) -> Size {
-    let size = Size::of(structured);
-    Size {
-        bytes: size.bytes + ENVELOPE.bytes,
-        tokens: size.tokens + ENVELOPE.tokens,
-    }
-}
-
 /// How many of the items fit, counted from the first; at least one, so that every page leads on.
 #[must_use]
 pub fn fitting(items: &[Value], room: Size) -> usize {
@@ -88,9 +87,13 @@ pub fn fitting(items: &[Value], room: Size) -> usize {
 #[must_use]
 pub fn beginning(text: &str, max_bytes: usize, max_tokens: usize) -> &str {
     let text = &text[..text.floor_char_boundary(max_bytes)];
+    // No byte is more than a token: four of them make the heaviest character.
+    if text.len() <= max_tokens {
+        return text;
+    }
     let mut weight = 0;
     let end = text.char_indices().find(|(_, character)| {
-        weight += hundredths(*character);
+        weight += usize::from(hundredths(*character));
         weight.div_ceil(100) > max_tokens
     });
     end.map_or(text, |(at, _)| &text[..at])
@@ -106,11 +109,32 @@ pub fn beginning(text: &str, max_bytes: usize, max_tokens: usize) -> &str {
 /// (0.83 for one of them) and rare ideographs (0.60) are the known texts that it takes for shorter
 /// than they are.
 pub fn estimated_tokens(text: &str) -> usize {
-    text.chars().map(hundredths).sum::<usize>().div_ceil(100)
+    let weights = text
+        .bytes()
+        .map(|byte| usize::from(HUNDREDTHS[usize::from(byte)]));
+    weights.sum::<usize>().div_ceil(100)
 }
 
+/// [`hundredths`] of the character that begins with a byte; 0 for the bytes that continue one. UTF-8
+/// tells the length of a character by its first byte (RFC 3629 §3), and the weights follow the length.
+static HUNDREDTHS: [u16; 256] = {
+    let mut weights = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        weights[byte] = match byte {
+            0x00..=0x7f => hundredths(byte as u8 as char),
+            0x80..=0xbf => 0,
+            0xc0..=0xdf => hundredths('\u{80}'),
+            0xe0..=0xef => hundredths('\u{800}'),
+            _ => hundredths('\u{10000}'),
+        };
+        byte += 1;
+    }
+    weights
+};
+
 /// A character's share of a token.
-const fn hundredths(character: char) -> usize {
+const fn hundredths(character: char) -> u16 {
     match character {
         'a'..='z' | ' ' => 28,
         // Digits, punctuation and capitals are the ends of words, or stand alone.

@@ -136,7 +136,7 @@ impl World {
         }
         let now = Timestamp::from_epoch_seconds(self.seconds);
         let time = |_: &Path| self.file_system_time_ns();
-        match index_source(source, &options, now, &time, &mut |_| {}) {
+        match index_source(source, &options, None, now, &time, &mut |_| {}) {
             Ok(report) => Some(report),
             Err(IndexError::NoDocuments { .. } | IndexError::NothingReadable { .. }) => None,
             Err(error) => panic!("{error}"),

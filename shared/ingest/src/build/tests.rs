@@ -1,10 +1,14 @@
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use raglan_core::clock::ManualClock;
 use raglan_rag::backend::{
     Backend as _, DocumentPage, EngineCall, Filters, Retrieval, RetrieveRequest,
 };
 use raglan_rag::embedded::EmbeddedBackend;
+use raglan_rag::embedded::embedding::{Embedder, Purpose};
 use tempfile::TempDir;
 
 use super::*;
@@ -287,4 +291,73 @@ fn progress_counts_every_document() {
         }
     );
     assert_eq!(seen.len(), 4);
+}
+
+/// A model that counts what it is asked.
+#[derive(Default)]
+struct CountingModel {
+    asked: Mutex<Vec<String>>,
+    is_away: AtomicBool,
+}
+
+impl Embedder for CountingModel {
+    fn model(&self) -> &str {
+        "counting"
+    }
+
+    fn prefix(&self, _: Purpose) -> &str {
+        ""
+    }
+
+    fn embed<'a>(
+        &'a self,
+        texts: &'a [String],
+        _: Purpose,
+        _: &'a EngineCall,
+    ) -> BoxFuture<'a, Result<Vec<Vec<f32>>, BackendError>> {
+        let answer = if self.is_away.load(Ordering::SeqCst) {
+            Err(BackendError::Unavailable("away".to_owned()))
+        } else {
+            self.asked.lock().unwrap().extend_from_slice(texts);
+            let vector =
+                |text: &String| vec![1.0, f32::from(u8::try_from(text.len() % 7).unwrap())];
+            Ok(texts.iter().map(vector).collect())
+        };
+        Box::pin(std::future::ready(answer))
+    }
+}
+
+#[test]
+fn only_passages_whose_text_has_changed_are_embedded_again() {
+    let one = "# One\n\nalpha words\n";
+    let fixture = Fixture::new(&[("a.md", one), ("b.md", "# Two\n\nbeta words\n")]);
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let model = Arc::new(CountingModel::default());
+    let embedder = Arc::clone(&model);
+    let embedding = Embedding::new(embedder, runtime.handle().clone());
+    let build = || {
+        let options = fixture.options();
+        embed_folder(&options, Some(&embedding), &fixture.clock, &mut |_| {})
+    };
+    assert_eq!(build().unwrap().embedded, 2);
+    assert_eq!(build().unwrap().embedded, 0);
+    fixture.write("b.md", "# Two\n\ngamma words, more of them\n");
+    fixture.write("c.md", one);
+    assert_eq!(
+        build().unwrap().embedded,
+        1,
+        "c.md has a text that is known"
+    );
+    let asked = model.asked.lock().unwrap().concat();
+    assert!(asked.contains("Two") && asked.contains("gamma"), "{asked}");
+
+    let current = || layout::current(&fixture.folder()).unwrap();
+    let before = current();
+    model.is_away.store(true, Ordering::SeqCst);
+    assert_eq!(build().unwrap().embedded, 0, "nothing is needed of it");
+    let again = current();
+    assert_ne!(before, again);
+    fixture.write("d.md", "# Three\n\ndelta\n");
+    assert!(matches!(build(), Err(IndexError::Embedding(_))));
+    assert_eq!(current(), again, "the index of before answers on");
 }

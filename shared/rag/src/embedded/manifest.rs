@@ -7,6 +7,7 @@ use std::{fs, io};
 use raglan_core::clock::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::vectors::VectorsManifest;
 use super::{layout, tokenizer};
 
 /// Version of the layout, the schema and [`super::schema::StoredPassage`].
@@ -31,6 +32,9 @@ pub struct Manifest {
     pub sources: Vec<String>,
     /// When the generation was built.
     pub created_at: Timestamp,
+    /// Its embeddings, where it has some.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vectors: Option<VectorsManifest>,
     /// Every other file of the generation with its size in bytes: a copy that broke off is noticed.
     pub files: BTreeMap<String, u64>,
 }

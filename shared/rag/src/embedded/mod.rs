@@ -2,17 +2,22 @@
 //!
 //! An index is built by `raglan index` and only read here. [`layout`] says where it lies, [`schema`]
 //! and [`tokenizer`] what is in it, [`manifest`] who can read it, [`writer`] how it is made, [`open`] how it is searched.
+//! It can have embeddings as well ([`vectors`]), of a model behind [`embedding`].
 
 mod attributes;
 mod filters;
+mod fusion;
 mod read_only_directory;
+mod script;
 
+pub mod embedding;
 pub mod highlight;
 pub mod layout;
 pub mod manifest;
 pub mod open;
 pub mod schema;
 pub mod tokenizer;
+pub mod vectors;
 pub mod writer;
 
 use std::collections::HashMap;
@@ -20,18 +25,22 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use embedding::{Embedder, Purpose};
 use futures::future::BoxFuture;
 use layout::Generation;
-use open::{IndexError, OpenIndex};
+use open::{IndexError, OpenIndex, Ranking};
 use raglan_core::catalog::KnowledgeBaseId;
+use tokio::time::Instant;
 
 use crate::backend::{
-    Abilities, Backend, BackendError, DocumentPage, DocumentText, EngineCall, Retrieval,
+    Abilities, Backend, BackendError, DocumentPage, DocumentText, EngineCall, Note, Retrieval,
     RetrieveRequest, Statistics,
 };
 
 /// The largest `top_k` of the embedded engine.
 const TOP_K_LIMIT: usize = 50;
+/// How much of a call's time the embedding model may take; the search needs little of it.
+const SHARE_OF_THE_MODEL: f32 = 0.7;
 
 /// Searches the indexes below one folder.
 ///
@@ -41,6 +50,7 @@ const TOP_K_LIMIT: usize = 50;
 #[derive(Clone)]
 pub struct EmbeddedBackend {
     indexes: Arc<Indexes>,
+    embedder: Option<Arc<dyn Embedder>>,
 }
 
 struct Indexes {
@@ -58,7 +68,98 @@ impl EmbeddedBackend {
                 root: index_root.into(),
                 open,
             }),
+            embedder: None,
         }
+    }
+
+    /// The same, with the model that queries are embedded with where an index has vectors.
+    #[must_use]
+    pub fn with_embedder(self, embedder: Arc<dyn Embedder>) -> Self {
+        Self {
+            embedder: Some(embedder),
+            ..self
+        }
+    }
+
+    /// Finds passages by a ranking that the caller chooses. Without vectors, or without a model for the
+    /// query, it is the one by words.
+    ///
+    /// While the model does not answer, words decide and the result says so; when they find nothing, it
+    /// is an error: what meaning would have found is not known.
+    ///
+    /// # Errors
+    /// As [`Backend::retrieve`].
+    pub async fn retrieve_by(
+        &self,
+        ranking: Ranking,
+        knowledge_base: &str,
+        request: &RetrieveRequest,
+        call: &EngineCall,
+    ) -> Result<Retrieval, BackendError> {
+        let began = Instant::now();
+        let left = || call.time_left.saturating_sub(began.elapsed());
+        let embedder = match &self.embedder {
+            Some(embedder) if ranking != Ranking::Words => embedder,
+            _ => return self.by_words(knowledge_base, request, left()).await,
+        };
+        let vectors = self
+            .with_index(knowledge_base, left(), |index| {
+                Ok(index.manifest().vectors.clone())
+            })
+            .await?;
+        let Some(vectors) = vectors else {
+            return self.by_words(knowledge_base, request, left()).await;
+        };
+        if vectors.model != embedder.model() {
+            return Err(BackendError::UnusableIndex(format!(
+                "the vectors of {knowledge_base} are of the model {:?}, the configured one is {:?}; build it again with `raglan index DIR --kb {knowledge_base}`",
+                vectors.model,
+                embedder.model()
+            )));
+        }
+        let embedding_call = EngineCall {
+            time_left: left().mul_f32(SHARE_OF_THE_MODEL),
+            traceparent: call.traceparent.clone(),
+        };
+        let texts = [request.query.clone()];
+        let asked = embedder.embed(&texts, Purpose::Query, &embedding_call);
+        let failure = match asked.await.map(|mut vectors| vectors.pop()) {
+            Ok(Some(vector)) => {
+                let request = request.clone();
+                return self
+                    .with_index(knowledge_base, left(), move |index| {
+                        index.search_by_meaning(&request, &vector, ranking)
+                    })
+                    .await;
+            }
+            Ok(None) => BackendError::UnreadableAnswer("no vector for the query".to_owned()),
+            Err(error) => error,
+        };
+        tracing::warn!(
+            knowledge_base, error = %failure,
+            "the embedding model did not answer; the search was done by words"
+        );
+        let mut found = self.by_words(knowledge_base, request, left()).await?;
+        if found.matched == 0 {
+            return Err(BackendError::Unavailable(format!(
+                "the embedding model did not answer ({failure}), and words find nothing"
+            )));
+        }
+        found.notes.push(Note::WordsOnly);
+        Ok(found)
+    }
+
+    async fn by_words(
+        &self,
+        knowledge_base: &str,
+        request: &RetrieveRequest,
+        time_left: Duration,
+    ) -> Result<Retrieval, BackendError> {
+        let request = request.clone();
+        self.with_index(knowledge_base, time_left, move |index| {
+            index.search(&request)
+        })
+        .await
     }
 
     /// Does `work` with the index on a blocking thread, within `time_left`.
@@ -93,22 +194,38 @@ impl EmbeddedBackend {
 
 impl Indexes {
     fn current(&self, id: &KnowledgeBaseId) -> Result<Arc<OpenIndex>, BackendError> {
-        let directory = layout::knowledge_base_dir(&self.root, id);
-        let generation = layout::current(&directory)
-            .map_err(|error| unusable(&self.root, id, &error.to_string()))?
-            .ok_or_else(|| unusable(&self.root, id, "there is none"))?;
-        if let Some((known, index)) = self.lock().get(id)
-            && *known == generation
-        {
-            return Ok(Arc::clone(index));
+        let mut generation = self.generation(id)?;
+        loop {
+            if let Some((known, index)) = self.lock().get(id)
+                && *known == generation
+            {
+                return Ok(Arc::clone(index));
+            }
+            // Opened without the lock: one slow folder must not hold up the others.
+            let folder = layout::knowledge_base_dir(&self.root, id).join(generation.as_str());
+            match OpenIndex::open(&folder) {
+                Ok(index) => {
+                    let index = Arc::new(index);
+                    let opened = (generation, Arc::clone(&index));
+                    self.lock().insert(id.clone(), opened);
+                    return Ok(index);
+                }
+                Err(error) => {
+                    // It may have been replaced and removed just now.
+                    let latest = self.generation(id)?;
+                    if latest == generation {
+                        return Err(unusable(&self.root, id, &error.to_string()));
+                    }
+                    generation = latest;
+                }
+            }
         }
-        // Opened without the lock: one slow folder must not hold up the others.
-        let index = OpenIndex::open(&directory.join(generation.as_str()))
-            .map(Arc::new)
-            .map_err(|error| unusable(&self.root, id, &error.to_string()))?;
-        self.lock()
-            .insert(id.clone(), (generation, Arc::clone(&index)));
-        Ok(index)
+    }
+
+    fn generation(&self, id: &KnowledgeBaseId) -> Result<Generation, BackendError> {
+        layout::current(&layout::knowledge_base_dir(&self.root, id))
+            .map_err(|error| unusable(&self.root, id, &error.to_string()))?
+            .ok_or_else(|| unusable(&self.root, id, "there is none"))
     }
 
     fn lock(
@@ -142,12 +259,7 @@ impl Backend for EmbeddedBackend {
         request: &'a RetrieveRequest,
         call: &'a EngineCall,
     ) -> BoxFuture<'a, Result<Retrieval, BackendError>> {
-        let owned = request.clone();
-        Box::pin(
-            self.with_index(knowledge_base, call.time_left, move |index| {
-                index.search(&owned)
-            }),
-        )
+        Box::pin(self.retrieve_by(Ranking::Best, knowledge_base, request, call))
     }
 
     fn list_documents<'a>(
@@ -203,18 +315,22 @@ impl Backend for EmbeddedBackend {
         knowledge_base: &'a str,
         call: &'a EngineCall,
     ) -> BoxFuture<'a, Result<Statistics, BackendError>> {
-        Box::pin(self.with_index(knowledge_base, call.time_left, |index| {
-            let manifest = index.manifest();
-            Ok(Statistics {
-                document_count: Some(manifest.document_count),
-                chunk_count: Some(manifest.chunk_count),
-                sources: manifest.sources.clone(),
-                embedding_model: None,
-                embedding_dimension: None,
-                similarity_threshold: None,
-                top_k_limit: TOP_K_LIMIT as u64,
-                indexed_at: Some(manifest.created_at),
-            })
-        }))
+        let has_model = self.embedder.is_some();
+        Box::pin(
+            self.with_index(knowledge_base, call.time_left, move |index| {
+                let manifest = index.manifest();
+                let vectors = manifest.vectors.as_ref().filter(|_| has_model);
+                Ok(Statistics {
+                    document_count: Some(manifest.document_count),
+                    chunk_count: Some(manifest.chunk_count),
+                    sources: manifest.sources.clone(),
+                    embedding_model: vectors.map(|vectors| vectors.model.clone()),
+                    embedding_dimension: vectors.map(|vectors| vectors.dimension as u64),
+                    similarity_threshold: None,
+                    top_k_limit: TOP_K_LIMIT as u64,
+                    indexed_at: Some(manifest.created_at),
+                })
+            }),
+        )
     }
 }

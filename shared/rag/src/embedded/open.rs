@@ -1,19 +1,25 @@
 //! An open generation and how it is searched.
 
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
 use std::sync::OnceLock;
 
 use tantivy::collector::{Count, DocSetCollector, TopDocs};
-use tantivy::query::{BooleanQuery, BoostQuery, Occur, Query, TermQuery};
+use tantivy::query::{AllQuery, BooleanQuery, BoostQuery, EnableScoring, Occur, Query, TermQuery};
 use tantivy::schema::{Field, IndexRecordOption, Value as _};
 use tantivy::{DocAddress, Index, ReloadPolicy, Searcher, TantivyDocument, TantivyError, Term};
 
 use super::filters;
+use super::fusion::{MEANING_WEIGHT, fuse};
 use super::layout;
 use super::manifest::{Manifest, ManifestError};
 use super::read_only_directory::ReadOnlyDirectory;
 use super::schema::{FORM_BOOST, IndexSchema, StoredPassage, TITLE_BOOST};
+use super::script::Script;
 use super::tokenizer::{QueryTerms, query_terms};
+use super::vectors::{Vectors, VectorsError};
 use crate::backend::{Document, Filters, Passage, Retrieval, RetrieveRequest};
 
 /// Why a generation cannot be opened or read.
@@ -31,14 +37,46 @@ pub enum IndexError {
     /// The schema differs although the version is the same.
     #[error("it has another schema")]
     Schema,
+    /// Its vectors cannot be used.
+    #[error(transparent)]
+    Vectors(#[from] VectorsError),
+    /// Its vectors are of another model than the one that is configured, or as it is configured.
+    #[error("its vectors are of {found}, the configured model is {configured}")]
+    OtherModel {
+        /// Model and dimension of the vectors.
+        found: String,
+        /// Model and dimension of the query's vector.
+        configured: String,
+    },
+}
+
+/// Entries of each ranking that are merged into one, at least.
+const CANDIDATES: usize = 100;
+
+/// What a ranking is made by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Ranking {
+    /// By words, and by meaning as well where the index has vectors; by meaning alone where the query is
+    /// in another script than the index: words of two scripts never match, so that what they find is
+    /// noise (names, numbers).
+    #[default]
+    Best,
+    /// By words (BM25).
+    Words,
+    /// By meaning (cosine).
+    Meaning,
+    /// By both.
+    Both,
 }
 
 /// An open generation.
 pub struct OpenIndex {
-    directory: PathBuf,
+    // Open from the beginning: the folder may be removed while this index still answers.
+    documents_file: File,
     manifest: Manifest,
     schema: IndexSchema,
     searcher: Searcher,
+    vectors: Option<Vectors>,
     documents: OnceLock<Vec<Document>>,
 }
 
@@ -49,8 +87,10 @@ impl OpenIndex {
     /// [`IndexError`] says what is wrong with it.
     pub fn open(directory: &Path) -> Result<Self, IndexError> {
         let manifest = Manifest::read(directory)?;
+        let documents_file =
+            File::open(directory.join(layout::DOCUMENTS)).map_err(|error| damaged_list(&error))?;
         let files = ReadOnlyDirectory::open(directory).map_err(TantivyError::from)?;
-        let index = Index::open(files)?;
+        let index = Index::open(files.clone())?;
         let schema = IndexSchema::new();
         if index.schema() != schema.schema {
             return Err(IndexError::Schema);
@@ -59,11 +99,25 @@ impl OpenIndex {
             .reader_builder()
             .reload_policy(ReloadPolicy::Manual)
             .try_into()?;
+        let searcher = reader.searcher();
+        let vectors = match &manifest.vectors {
+            Some(vectors) => {
+                // Rows are counted as tantivy counts passages: there is one segment, without deletions.
+                let [segment] = searcher.segment_readers() else {
+                    return Err(VectorsError::Damaged.into());
+                };
+                let passages = usize::try_from(segment.max_doc());
+                let passages = passages.map_err(|_| VectorsError::Damaged)?;
+                Some(Vectors::open(&files, vectors, passages)?)
+            }
+            None => None,
+        };
         Ok(Self {
-            directory: directory.to_owned(),
+            documents_file,
             manifest,
             schema,
-            searcher: reader.searcher(),
+            searcher,
+            vectors,
             documents: OnceLock::new(),
         })
     }
@@ -81,34 +135,110 @@ impl OpenIndex {
         if let Some(documents) = self.documents.get() {
             return Ok(documents);
         }
-        let json = std::fs::read(self.directory.join(layout::DOCUMENTS))
-            .map_err(|error| IndexError::Damaged(format!("{}: {error}", layout::DOCUMENTS)))?;
-        let documents = serde_json::from_slice(&json)
-            .map_err(|error| IndexError::Damaged(format!("{}: {error}", layout::DOCUMENTS)))?;
+        let json = read_whole(&self.documents_file).map_err(|error| damaged_list(&error))?;
+        let documents = serde_json::from_slice(&json).map_err(|error| damaged_list(&error))?;
         Ok(self.documents.get_or_init(|| documents))
     }
 
-    /// The passages that fit best. Equal scores are ordered by the passages' place in the index,
-    /// which is the order of their documents.
+    /// The passages that fit best, by words. Equal scores are ordered by the passages' place in the
+    /// index, which is the order of their documents.
     ///
     /// # Errors
     /// [`IndexError`] when the files turn out to be damaged.
     pub fn search(&self, request: &RetrieveRequest) -> Result<Retrieval, IndexError> {
-        let Some(query) = self.query(&request.query, &request.filters) else {
-            return Ok(Retrieval::default());
+        let (hits, matched) = self.by_words(request, request.top_k.max(1))?;
+        self.retrieval(hits, matched, request)
+    }
+
+    /// The passages that fit best by words and by meaning; `vector` is the query's. The score is a
+    /// cosine where meaning alone decides, otherwise from 0 to 1.
+    ///
+    /// # Errors
+    /// [`IndexError`]
+    pub fn search_by_meaning(
+        &self,
+        request: &RetrieveRequest,
+        vector: &[f32],
+        ranking: Ranking,
+    ) -> Result<Retrieval, IndexError> {
+        let (Some(vectors), Some(manifest)) = (&self.vectors, &self.manifest.vectors) else {
+            return self.search(request);
         };
-        let best = TopDocs::with_limit(request.top_k.max(1)).order_by_score();
+        if vector.len() != manifest.dimension {
+            let shown = |dimension: usize| format!("{} ({dimension})", manifest.model);
+            return Err(IndexError::OtherModel {
+                found: shown(manifest.dimension),
+                configured: shown(vector.len()),
+            });
+        }
+        let depth = CANDIDATES.max(request.top_k);
+        let among = self.among(&request.filters)?;
+        let by_meaning = vectors.nearest(vector, depth, among.as_deref());
+        let everything = among.map_or(self.searcher.num_docs(), |rows| rows.len() as u64);
+        let words_help =
+            Script::of(&request.query).is_none_or(|script| manifest.scripts.contains(&script));
+        let hits = match ranking {
+            Ranking::Words => return self.search(request),
+            Ranking::Meaning => by_meaning,
+            Ranking::Best if !words_help => by_meaning,
+            Ranking::Best | Ranking::Both => {
+                let (by_words, _) = self.by_words(request, depth)?;
+                fuse(&by_words, &by_meaning, MEANING_WEIGHT)
+            }
+        };
+        let hits = hits.into_iter().take(request.top_k.max(1)).collect();
+        self.retrieval(hits, everything, request)
+    }
+
+    /// The best `count` passages by words, and how many have any of them.
+    fn by_words(
+        &self,
+        request: &RetrieveRequest,
+        count: usize,
+    ) -> Result<(Vec<(f32, u32)>, u64), IndexError> {
+        let Some(query) = self.query(&request.query, &request.filters) else {
+            return Ok((Vec::new(), 0));
+        };
+        let best = TopDocs::with_limit(count).order_by_score();
         let (hits, matched) = self.searcher.search(&query, &(best, Count))?;
+        let hits = hits.into_iter().map(|(score, at)| (score, at.doc_id));
+        Ok((hits.collect(), matched as u64))
+    }
+
+    /// The passages that satisfy the filters, in ascending order; `None` without filters.
+    fn among(&self, conditions: &Filters) -> Result<Option<Vec<u32>>, IndexError> {
+        if conditions.is_empty() {
+            return Ok(None);
+        }
+        // A condition that only excludes needs something to exclude from.
+        let everything: Box<dyn Query> = Box::new(AllQuery);
+        let mut clauses = vec![(Occur::Must, everything)];
+        clauses.extend(filters::clauses(&self.schema, conditions));
+        let query = BooleanQuery::new(clauses);
+        let weight = query.weight(EnableScoring::disabled_from_searcher(&self.searcher))?;
+        let mut rows = Vec::new();
+        for segment in self.searcher.segment_readers() {
+            weight.for_each_no_score(segment, &mut |docs| rows.extend_from_slice(docs))?;
+        }
+        Ok(Some(rows))
+    }
+
+    fn retrieval(
+        &self,
+        hits: Vec<(f32, u32)>,
+        matched: u64,
+        request: &RetrieveRequest,
+    ) -> Result<Retrieval, IndexError> {
         let below = |score: f32| request.min_score.is_some_and(|least| score < least);
         let below_threshold = hits.iter().filter(|(score, _)| below(*score)).count() as u64;
         let passages = hits
             .into_iter()
             .filter(|(score, _)| !below(*score))
-            .map(|(score, address)| self.passage(score, address))
+            .map(|(score, at)| self.passage(score, DocAddress::new(0, at)))
             .collect::<Result<_, _>>()?;
         Ok(Retrieval {
             passages,
-            matched: matched as u64,
+            matched,
             below_threshold,
             notes: Vec::new(),
         })
@@ -187,6 +317,18 @@ impl OpenIndex {
             term_query(schema.content, term),
         ]
     }
+}
+
+fn damaged_list(error: &dyn std::error::Error) -> IndexError {
+    IndexError::Damaged(format!("{}: {error}", layout::DOCUMENTS))
+}
+
+/// Reads a file from its beginning without moving its cursor, which all threads share.
+fn read_whole(file: &File) -> io::Result<Vec<u8>> {
+    let size_bytes = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
+    let mut bytes = vec![0; size_bytes];
+    file.read_exact_at(&mut bytes, 0)?;
+    Ok(bytes)
 }
 
 fn term_query(field: Field, text: &str) -> Box<dyn Query> {

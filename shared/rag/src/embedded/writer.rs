@@ -17,7 +17,9 @@ use super::attributes::terms_of_metadata;
 use super::layout;
 use super::manifest::{FORMAT_VERSION, Manifest, tantivy_version};
 use super::schema::{IndexSchema, StoredPassage};
+use super::script::ScriptCount;
 use super::tokenizer;
+use super::vectors::{QUANTISATION, Row, TextKey, VectorsManifest, VectorsWriter};
 use crate::backend::Document;
 
 /// Memory for the terms' hash table; it decides the table's first size, not how much fits.
@@ -76,6 +78,14 @@ pub struct IndexWriter {
     segment: SingleSegmentIndexWriter,
     documents: Vec<Document>,
     chunk_count: u64,
+    vectors: Option<Embedded>,
+}
+
+/// The vectors on their way, and the model that makes them.
+struct Embedded {
+    writer: VectorsWriter,
+    model: String,
+    scripts: ScriptCount,
 }
 
 impl IndexWriter {
@@ -96,7 +106,50 @@ impl IndexWriter {
             segment,
             documents: Vec::new(),
             chunk_count: 0,
+            vectors: None,
         })
+    }
+
+    /// The same with vectors of this model: every document is taken in by [`IndexWriter::add_with_rows`]
+    /// then.
+    ///
+    /// # Errors
+    /// [`WriteError`] when nothing can be written there.
+    pub fn with_vectors(mut self, model: &str) -> Result<Self, WriteError> {
+        self.vectors = Some(Embedded {
+            writer: VectorsWriter::create(&self.directory).map_err(|source| self.io(source))?,
+            model: model.to_owned(),
+            scripts: ScriptCount::default(),
+        });
+        Ok(self)
+    }
+
+    /// Takes a document in with a row for each of its passages.
+    ///
+    /// # Errors
+    /// [`WriteError`]; the generation is lost then.
+    pub fn add_with_rows(
+        &mut self,
+        new: NewDocument,
+        rows: &[(TextKey, Row)],
+    ) -> Result<(), WriteError> {
+        if let Some(vectors) = &mut self.vectors {
+            for passage in &new.passages {
+                vectors.scripts.add(&passage.content);
+            }
+            let written = rows
+                .iter()
+                .try_for_each(|(key, row)| vectors.writer.add(*key, row));
+            written.map_err(|source| self.io(source))?;
+        }
+        self.add(new)
+    }
+
+    fn io(&self, source: io::Error) -> WriteError {
+        WriteError::Io {
+            path: self.directory.clone(),
+            source,
+        }
     }
 
     /// Takes a document in.
@@ -163,6 +216,19 @@ impl IndexWriter {
         sources: Vec<String>,
         created_at: Timestamp,
     ) -> Result<Manifest, WriteError> {
+        let vectors = match self.vectors.take() {
+            Some(vectors) => {
+                let finished = vectors.writer.finish();
+                let dimension = finished.map_err(|source| self.io(source))?;
+                dimension.map(|dimension| VectorsManifest {
+                    model: vectors.model,
+                    dimension,
+                    quantisation: QUANTISATION.to_owned(),
+                    scripts: vectors.scripts.common(),
+                })
+            }
+            None => None,
+        };
         self.segment.finalize()?;
         self.documents.sort_by(|a, b| a.id.cmp(&b.id));
         let indexed = self
@@ -180,6 +246,7 @@ impl IndexWriter {
             chunk_count: self.chunk_count,
             sources,
             created_at,
+            vectors,
             files: file_sizes(&self.directory).map_err(|source| WriteError::Io {
                 path: self.directory.clone(),
                 source,

@@ -13,6 +13,7 @@ use raglan_cli::local::emulators::{EmulatorOptions, Emulators};
 use raglan_cli::local::event_source::EventSource;
 use raglan_cli::local::provision::{LocalResources, provision};
 use raglan_cli::local::template::LocalTemplate;
+use raglan_cli::system::AUDIT_TIMEOUT;
 use raglan_core::audit::{AuditEvent, DEFAULT_RETENTION_DAYS};
 use raglan_core::catalog::{BackendReference, KnowledgeBase, KnowledgeBaseId};
 use raglan_core::clock::{Clock as _, ManualClock, Timestamp};
@@ -27,8 +28,12 @@ use raglan_mcp::answers::Answers;
 use raglan_mcp::app::App;
 use raglan_mcp::backends::Backends;
 use raglan_mcp::config::Config;
+use raglan_store::audit_table::{Bounds, Slice};
 use raglan_store::catalog::PutMode;
-use raglan_store::{AccountChoice, AuditTable, AwsClients, CatalogStore, KeyStore, LazyAccount};
+use raglan_store::{
+    AccountChoice, AuditRecord, AuditTable, AuditWriter, AwsClients, CatalogStore, DeadLetterQueue,
+    KeyStore, LazyAccount,
+};
 use tempfile::TempDir;
 
 use super::engine::{Behaviour, ScriptedEngine, passage};
@@ -322,28 +327,56 @@ impl World {
     /// Runs the audit function until the queue is empty, and reads the trail of the clock's day.
     pub async fn audit_events(&self) -> Vec<AuditEvent> {
         self.drain_queue().await;
-        let table = AuditTable::new(
+        let day = self.clock.now().day();
+        let table = self.audit_table();
+        let records = table
+            .all(Slice::Day(&day), Bounds::default())
+            .await
+            .unwrap();
+        records.into_iter().map(AuditRecord::into_event).collect()
+    }
+
+    /// The audit table.
+    pub fn audit_table(&self) -> AuditTable {
+        AuditTable::new(
             self.clients.dynamodb.clone(),
             self.resources.audit_table.clone(),
+        )
+    }
+
+    /// The audit function's code.
+    pub fn audit_handler(&self) -> Handler {
+        let writer = AuditWriter::new(
+            self.audit_table(),
+            DEFAULT_RETENTION_DAYS,
+            Arc::clone(&self.clock) as _,
+            Arc::new(SequenceRandom::seeded(2)),
         );
-        table.by_day(&self.clock.now().day(), None).await.unwrap()
+        let dead_letters = DeadLetterQueue::new(
+            self.clients.sqs.clone(),
+            self.resources.audit_dead_letter_queue_url.clone(),
+        );
+        Handler::new(writer, dead_letters)
     }
 
     /// Hands everything in the queue to the audit function, as Lambda would.
     pub async fn drain_queue(&self) {
-        let table = AuditTable::new(
-            self.clients.dynamodb.clone(),
-            self.resources.audit_table.clone(),
-        );
-        let handler = Handler::new(table, DEFAULT_RETENTION_DAYS);
+        let handler = self.audit_handler();
         let url = self.resources.audit_queue_url.clone();
         let source = EventSource::connect(&self.clients, url).await.unwrap();
-        let handle = async |event| Ok::<_, Infallible>(handler.handle(event).await);
+        let handle = async |event| Ok::<_, Infallible>(handler.handle(event, AUDIT_TIMEOUT).await);
         assert_eq!(source.drain(&handle).await, Ok(0));
     }
 
-    /// Every item of the audit table, as it is stored.
+    /// Every event of the audit table, as it is stored.
     pub async fn audit_items(&self) -> Vec<HashMap<String, AttributeValue>> {
+        let mut items = self.audit_table_items().await;
+        items.retain(|item| item.contains_key("request_id"));
+        items
+    }
+
+    /// Everything that is in the audit table.
+    pub async fn audit_table_items(&self) -> Vec<HashMap<String, AttributeValue>> {
         let scan = self
             .clients
             .dynamodb
