@@ -60,6 +60,7 @@ field *bootstrap:
 # The backend contract on OpenAI's client and on OGX
 engines:
     tests/engines/run
+    tests/engines/bedrock
 
 # Measures the MCP function beside other Lambda functions, in release mode (--quick, --only, --json).
 performance *options:
