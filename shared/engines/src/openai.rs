@@ -216,8 +216,14 @@ impl OpenAiBackend {
         let Some(parts) = parts.into_iter().find(|parts| parts.is_array()) else {
             return Err(unreadable("no list of texts"));
         };
-        // Only the title is missing where this fails, and the text is worth more.
-        let about = self.file(store, file, call).await.ok().flatten();
+        let text_of_file = text_of(parts);
+        let about = match self.file(store, file, call).await {
+            // OGX (Llama Stack) has an empty text for every file that it does not know.
+            Ok(None) if text_of_file.is_empty() => return Ok(None),
+            Ok(about) => about,
+            // Only the title is missing then, and the text is worth more.
+            Err(_) => None,
+        };
         let about = about.as_ref().unwrap_or(&reply);
         let attributes = Attributes::new(&self.attributes, Some(&about["attributes"]));
         let title = attributes
@@ -227,7 +233,7 @@ impl OpenAiBackend {
             .unwrap_or_else(|| file.to_owned());
         Ok(Some(DocumentText {
             title,
-            text: text_of(parts),
+            text: text_of_file,
         }))
     }
 
