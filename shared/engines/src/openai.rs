@@ -126,16 +126,19 @@ impl OpenAiBackend {
             return None;
         }
         let filename = text(&hit["filename"]).unwrap_or_default();
+        let attributes = &hit["attributes"];
+        // OGX (Llama Stack) has identifiers of its own beside the attributes, which no other route knows.
+        let file_id = text(&attributes["file_id"]).or_else(|| text(&hit["file_id"]));
         Some(
             Hit {
-                id: text(&hit["chunk_id"]),
+                id: text(&hit["chunk_id"]).or_else(|| text(&attributes["chunk_id"])),
                 // Gateways in front of other engines know no files.
-                document_id: text(&hit["file_id"]).unwrap_or_else(|| filename.clone()),
+                document_id: file_id.unwrap_or_else(|| filename.clone()),
                 filename,
                 chunk_index: None,
                 score: score(&hit["score"]),
                 content,
-                attributes: Some(&hit["attributes"]),
+                attributes: Some(attributes),
             }
             .into_passage(&self.attributes),
         )
@@ -196,7 +199,7 @@ impl OpenAiBackend {
         let content = get(&[STORES, store, "files", file, "content"]);
         let reply = match self.client.send(&content, call).await {
             Ok(reply) => reply,
-            Err(CallError::NotFound(_)) => {
+            Err(error) if is_missing(&error) => {
                 // The file, or the route? The file's own route tells.
                 return match self.file(store, file, call).await? {
                     Some(_) => Err(BackendError::Unsupported("read whole documents")),
@@ -238,7 +241,7 @@ impl OpenAiBackend {
         let request = get(&[STORES, store, "files", file]);
         match self.client.send(&request, call).await {
             Ok(reply) => Ok(Some(reply)),
-            Err(CallError::NotFound(_)) => Ok(None),
+            Err(error) if is_missing(&error) => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -277,7 +280,7 @@ impl OpenAiBackend {
         let request = get(&[STORES, store, "file_batches", batch]);
         match self.client.send(&request, call).await {
             Ok(reply) => Ok(Some(job_of_batch(&reply))),
-            Err(CallError::NotFound(_)) => Ok(None),
+            Err(error) if is_missing(&error) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
@@ -401,6 +404,18 @@ impl Backend for OpenAiBackend {
         call: &'a EngineCall,
     ) -> BoxFuture<'a, Result<Option<String>, BackendError>> {
         Box::pin(self.running(knowledge_base, call))
+    }
+}
+
+/// OGX (Llama Stack) answers 400 where others answer 404.
+fn is_missing(error: &CallError) -> bool {
+    match error {
+        CallError::NotFound(_) => true,
+        CallError::Rejected {
+            status: 400,
+            message,
+        } => message.contains("not found"),
+        _ => false,
     }
 }
 

@@ -93,6 +93,33 @@ async fn a_search_is_asked_and_read_as_the_interface_defines_it() {
     assert_eq!((sick.document_id.as_str(), sick.score), ("sick.md", 0.25));
 }
 
+/// As OGX 1.5.0 answers (`tests/engines/run` asks it).
+#[tokio::test]
+async fn a_document_is_known_by_the_identifier_that_the_other_routes_know() {
+    let (engine, backend) = plain(Behaviour::json(&json!({ "data": [
+        { "file_id": "60badf96", "filename": "leave.txt", "score": 1.000_000_1,
+          "attributes": { "file_id": "file-9be1", "chunk_id": "6b79ec43", "title": "Leave" },
+          "content": [{ "type": "text", "text": "Thirty days.", "embedding": null }] }
+    ] })))
+    .await;
+    let request = request(Filters::default());
+    let found = backend.retrieve("vs", &request, &CALL).await.unwrap();
+    let passage = &found.passages[0];
+    assert_eq!(
+        (passage.id.as_str(), passage.document_id.as_str()),
+        ("6b79ec43", "file-9be1")
+    );
+    engine.order(Behaviour::status(
+        400,
+        &json!({ "error": { "message": "File nope not found in vector store vs" } }),
+    ));
+    assert_eq!(
+        backend.read_document("vs", "nope", &CALL).await.unwrap(),
+        None
+    );
+    assert_eq!(backend.job("vs", "file/nope", &CALL).await.unwrap(), None);
+}
+
 #[tokio::test]
 async fn the_lowest_score_is_applied_here_and_not_by_the_engine() {
     let engine = FakeEngine::start([Behaviour::json(&found())]).await;
