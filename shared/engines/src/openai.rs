@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use crate::attributes::{Attributes, conditions};
 use crate::call::{CallError, EngineClient, EngineRequest};
 use crate::configuration::{AttributeNames, OpenAiSettings};
-use crate::hits::{Hit, least_score, retrieval};
+use crate::hits::{Hit, format_of, least_score, retrieval};
 
 /// `max_num_results` is 1 to 50.
 const TOP_K_LIMIT: usize = 50;
@@ -493,21 +493,6 @@ fn score(value: &Value) -> f32 {
 
 fn moment_of(value: &Value) -> Timestamp {
     crate::attributes::moment(value).unwrap_or(Timestamp::from_epoch_seconds(0))
-}
-
-fn format_of(filename: &str) -> &'static str {
-    let extension = filename.rsplit_once('.').map(|(_, extension)| extension);
-    let extension = extension.unwrap_or_default().to_ascii_lowercase();
-    match extension.as_str() {
-        "md" | "markdown" => "markdown",
-        "txt" => "text",
-        "html" | "htm" => "html",
-        "pdf" => "pdf",
-        "docx" | "doc" => "word",
-        "pptx" => "powerpoint",
-        "json" => "json",
-        _ => "unknown",
-    }
 }
 
 fn job_of_file(file: &Value) -> Job {
