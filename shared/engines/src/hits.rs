@@ -102,6 +102,23 @@ pub fn cut_query(query: &str, max_chars: usize) -> (&str, Option<Note>) {
     (query[..end].trim_end(), Some(Note::QueryCut { max_chars }))
 }
 
+/// The format of a document, by the ending of its file name.
+#[must_use]
+pub fn format_of(filename: &str) -> &'static str {
+    let extension = filename.rsplit_once('.').map(|(_, extension)| extension);
+    let extension = extension.unwrap_or_default().to_ascii_lowercase();
+    match extension.as_str() {
+        "md" | "markdown" => "markdown",
+        "txt" => "text",
+        "html" | "htm" => "html",
+        "pdf" => "pdf",
+        "docx" | "doc" => "word",
+        "pptx" => "powerpoint",
+        "json" => "json",
+        _ => "unknown",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

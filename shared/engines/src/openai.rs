@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use crate::attributes::{Attributes, conditions};
 use crate::call::{CallError, EngineClient, EngineRequest};
 use crate::configuration::{AttributeNames, OpenAiSettings};
-use crate::hits::{Hit, least_score, retrieval};
+use crate::hits::{Hit, format_of, least_score, retrieval};
 
 /// `max_num_results` is 1 to 50.
 const TOP_K_LIMIT: usize = 50;
@@ -216,8 +216,14 @@ impl OpenAiBackend {
         let Some(parts) = parts.into_iter().find(|parts| parts.is_array()) else {
             return Err(unreadable("no list of texts"));
         };
-        // Only the title is missing where this fails, and the text is worth more.
-        let about = self.file(store, file, call).await.ok().flatten();
+        let text_of_file = text_of(parts);
+        let about = match self.file(store, file, call).await {
+            // OGX (Llama Stack) has an empty text for every file that it does not know.
+            Ok(None) if text_of_file.is_empty() => return Ok(None),
+            Ok(about) => about,
+            // Only the title is missing then, and the text is worth more.
+            Err(_) => None,
+        };
         let about = about.as_ref().unwrap_or(&reply);
         let attributes = Attributes::new(&self.attributes, Some(&about["attributes"]));
         let title = attributes
@@ -227,7 +233,7 @@ impl OpenAiBackend {
             .unwrap_or_else(|| file.to_owned());
         Ok(Some(DocumentText {
             title,
-            text: text_of(parts),
+            text: text_of_file,
         }))
     }
 
@@ -487,21 +493,6 @@ fn score(value: &Value) -> f32 {
 
 fn moment_of(value: &Value) -> Timestamp {
     crate::attributes::moment(value).unwrap_or(Timestamp::from_epoch_seconds(0))
-}
-
-fn format_of(filename: &str) -> &'static str {
-    let extension = filename.rsplit_once('.').map(|(_, extension)| extension);
-    let extension = extension.unwrap_or_default().to_ascii_lowercase();
-    match extension.as_str() {
-        "md" | "markdown" => "markdown",
-        "txt" => "text",
-        "html" | "htm" => "html",
-        "pdf" => "pdf",
-        "docx" | "doc" => "word",
-        "pptx" => "powerpoint",
-        "json" => "json",
-        _ => "unknown",
-    }
 }
 
 fn job_of_file(file: &Value) -> Job {

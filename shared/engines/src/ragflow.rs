@@ -81,6 +81,17 @@ impl RagFlowBackend {
         Ok(answer.get_mut("data").map(Value::take).unwrap_or_default())
     }
 
+    /// The `data` of an answer to a search. A dataset into which nothing was ever taken has no index, and
+    /// that is an error to RAGFlow.
+    async fn found(&self, request: EngineRequest, call: &EngineCall) -> Result<Value, CallError> {
+        match self.data(request, call).await {
+            Err(CallError::Rejected { message, .. }) if message.contains("No chunk found") => {
+                Ok(json!({ "chunks": [] }))
+            }
+            answer => answer,
+        }
+    }
+
     async fn search(
         &self,
         dataset: &str,
@@ -92,6 +103,8 @@ impl RagFlowBackend {
         let chunks: Vec<&Value> = reply::list(&answer, "/chunks")?
             .iter()
             .filter(|chunk| is_of(chunk, dataset))
+            // What was not asked for is not worth the questions about its documents.
+            .take(page_size(request))
             .collect();
         let passages = if request.filters.is_empty() {
             let all = chunks.iter();
@@ -133,7 +146,7 @@ impl RagFlowBackend {
             let mut body = body.clone();
             body["rerank_id"] = rerank.as_str().into();
             // Not repeated: the repetition is the request without the model.
-            match self.data(ask(body).once(), call).await {
+            match self.found(ask(body).once(), call).await {
                 Err(CallError::Rejected { .. }) => is_refused = true,
                 Err(CallError::Engine(BackendError::Unavailable(_))) => {}
                 answer => {
@@ -142,13 +155,8 @@ impl RagFlowBackend {
                 }
             }
         }
-        let answer = match self.data(ask(body), &rest_of(call, begun)).await {
-            // Nothing was ever taken in, so that there is no index.
-            Err(CallError::Rejected { message, .. }) if message.contains("No chunk found") => {
-                json!({ "chunks": [] })
-            }
-            answer => answer.map_err(|error| error.about(dataset))?,
-        };
+        let answer = self.found(ask(body), &rest_of(call, begun)).await;
+        let answer = answer.map_err(|error| error.about(dataset))?;
         // Without the model it worked: the refusal was about the model.
         self.is_rerank_refused
             .fetch_or(is_refused, Ordering::Relaxed);
@@ -182,7 +190,7 @@ impl RagFlowBackend {
             "question": request.query,
             "dataset_ids": [dataset],
             "page": 1,
-            "page_size": request.top_k.clamp(PAGE_MIN, PAGE_MAX),
+            "page_size": page_size(request),
             "similarity_threshold": 0.0,
             "reference_metadata": { "include": true },
         });
@@ -295,6 +303,11 @@ impl RagFlowBackend {
     }
 }
 
+/// How many chunks are asked for.
+fn page_size(request: &RetrieveRequest) -> usize {
+    request.top_k.clamp(PAGE_MIN, PAGE_MAX)
+}
+
 /// What a `code` means. RAGFlow has one for everything that it does not like (102), so that what it is
 /// about is in the message only.
 fn meant_status(status: StatusCode, body: &Value) -> StatusCode {
@@ -319,8 +332,11 @@ fn meant_status(status: StatusCode, body: &Value) -> StatusCode {
     }
 }
 
-/// Whether a message is about a dataset, document or chunk that is not there, or not ours.
+/// Whether a message is about a dataset, document or chunk that is not there, or not ours, or cannot be.
 fn is_missing(message: &str) -> bool {
+    if message.contains("invalid uuid") {
+        return true;
+    }
     let names_it = ["dataset", "knowledgebase", "document", "chunk"]
         .iter()
         .any(|name| message.contains(name));

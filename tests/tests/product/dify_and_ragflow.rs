@@ -48,9 +48,8 @@ impl Engines {
         }
     }
 
-    async fn retrieve(&self, arguments: Value) -> Value {
+    async fn retrieve(&self, mut arguments: Value) -> Value {
         let key = self.world.full_key().await;
-        let mut arguments = arguments;
         arguments["query"] = "parental leave".into();
         arguments["kb_id"] = json!(["dify", "external", "ragflow"]);
         let answer = call("retrieve", arguments)
@@ -139,8 +138,8 @@ async fn three_engines_with_three_interfaces_are_one_search() {
     assert_eq!(found["status"], "success", "{found}");
     assert_eq!(sources(&found), ["dify", "external", "ragflow"]);
     let of = |kb_id: &str| {
-        let items = found["items"].as_array().unwrap().iter();
-        items.clone().find(|item| item["kb_id"] == kb_id).unwrap()
+        let mut items = found["items"].as_array().unwrap().iter();
+        items.find(|item| item["kb_id"] == kb_id).unwrap()
     };
     assert_eq!(of("dify")["metadata"]["page"], 3);
     assert_eq!(of("ragflow")["metadata"]["page"], 7);

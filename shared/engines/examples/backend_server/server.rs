@@ -62,7 +62,7 @@ async fn answer(request: Request<Incoming>, token: Option<&str>) -> Answer {
     let query = parts.uri.query().unwrap_or_default();
     let segments: Vec<&str> = path.split('/').collect();
     match (&parts.method, segments.as_slice()) {
-        (&Method::GET, ["vector_stores"]) => page(vec![store()], query),
+        (&Method::GET, ["vector_stores"]) => page(&[store()], query),
         (_, ["vector_stores", id, ..]) if *id != STORE => missing("vector store"),
         (&Method::GET, ["vector_stores", _]) => (StatusCode::OK, store()),
         (&Method::POST, ["vector_stores", _, "search"]) => {
@@ -74,7 +74,8 @@ async fn answer(request: Request<Incoming>, token: Option<&str>) -> Answer {
             }
         }
         (&Method::GET, ["vector_stores", _, "files"]) => {
-            page(documents().iter().map(file).collect(), query)
+            let files: Vec<Value> = documents().iter().map(file).collect();
+            page(&files, query)
         }
         (&Method::GET, ["vector_stores", _, "files", id, rest @ ..]) => {
             let documents = documents();
@@ -103,7 +104,7 @@ fn missing(what: &str) -> Answer {
 }
 
 /// A list in pages: `limit` elements behind the one that `after` names.
-fn page(all: Vec<Value>, query: &str) -> Answer {
+fn page(all: &[Value], query: &str) -> Answer {
     let parameter = |name: &str| {
         let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
         pairs.find(|(key, _)| *key == name).map(|(_, value)| value)

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use super::{DifyBackend, PAGE_MAX, next};
 use crate::attributes::moment;
 use crate::call::{CallError, EngineRequest, rest_of};
+use crate::hits::format_of;
 use crate::paging::EnginePage;
 use crate::reply;
 
@@ -49,7 +50,6 @@ fn document(entry: &Value, now: Timestamp) -> Option<Document> {
     let id = reply::some_text(entry, "id")?;
     let name = reply::some_text(entry, "name").unwrap_or_else(|| id.clone());
     let file = entry.pointer("/data_source_detail_dict/upload_file");
-    let extension = file.and_then(|file| reply::some_text(file, "extension"));
     let created_at = entry.get("created_at").and_then(moment).unwrap_or(now);
     let status = match reply::text(entry, "indexing_status").as_str() {
         "error" => "failed",
@@ -58,7 +58,7 @@ fn document(entry: &Value, now: Timestamp) -> Option<Document> {
         _ => "indexing",
     };
     Some(Document {
-        format: extension.unwrap_or_else(|| format_of(&name)),
+        format: format_of(&name).to_owned(),
         title: name.clone(),
         filename: name,
         id,
@@ -74,14 +74,6 @@ fn document(entry: &Value, now: Timestamp) -> Option<Document> {
             .unwrap_or(created_at),
         guard_findings: std::collections::BTreeMap::new(),
     })
-}
-
-/// The extension of a file name; `text` when it has none.
-fn format_of(name: &str) -> String {
-    match name.rsplit_once('.') {
-        Some((_, extension)) if !extension.is_empty() => extension.to_lowercase(),
-        _ => "text".to_owned(),
-    }
 }
 
 /// The segments of a document, one after the other; `None` for one that callers could not find either.

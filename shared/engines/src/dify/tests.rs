@@ -412,7 +412,7 @@ async fn documents_are_listed_with_their_state() {
         ["indexed", "failed", "indexing", "disabled", "indexing"]
     );
     let first = &listed.documents[0];
-    assert_eq!((first.size_bytes, first.format.as_str()), (2048, "txt"));
+    assert_eq!((first.size_bytes, first.format.as_str()), (2048, "text"));
     assert_eq!(
         first.created_at,
         Timestamp::from_epoch_seconds(1_741_267_200)

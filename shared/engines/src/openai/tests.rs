@@ -118,6 +118,14 @@ async fn a_document_is_known_by_the_identifier_that_the_other_routes_know() {
         None
     );
     assert_eq!(backend.job("vs", "file/nope", &CALL).await.unwrap(), None);
+    engine.order_all([
+        Behaviour::json(&json!({ "data": [], "has_more": false })),
+        Behaviour::status(400, &json!({ "detail": "File nope not found" })),
+    ]);
+    assert_eq!(
+        backend.read_document("vs", "nope", &CALL).await.unwrap(),
+        None
+    );
 }
 
 #[tokio::test]

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use super::{PAGE_MAX, RagFlowBackend};
 use crate::attributes::moment;
 use crate::call::{CallError, EngineRequest, rest_of};
+use crate::hits::format_of;
 use crate::paging::EnginePage;
 use crate::reply;
 
@@ -52,8 +53,6 @@ pub async fn list(
 fn document(entry: &Value, now: Timestamp) -> Option<Document> {
     let id = reply::some_text(entry, "id")?;
     let name = reply::some_text(entry, "name").unwrap_or_else(|| id.clone());
-    let extension = name.rsplit_once('.').map(|(_, ending)| ending);
-    let format = extension.filter(|ending| !ending.is_empty());
     let created_at = entry.get("create_time").and_then(moment).unwrap_or(now);
     let status = match run(entry) {
         Run::Done if !is_searched(entry) => "disabled",
@@ -63,7 +62,7 @@ fn document(entry: &Value, now: Timestamp) -> Option<Document> {
         Run::Waiting | Run::Running => "indexing",
     };
     Some(Document {
-        format: format.map_or_else(|| "text".to_owned(), str::to_lowercase),
+        format: format_of(&name).to_owned(),
         title: name.clone(),
         filename: name,
         id,

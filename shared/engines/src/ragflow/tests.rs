@@ -259,6 +259,18 @@ async fn what_a_search_with_filters_finds_is_checked_document_by_document() {
 }
 
 #[tokio::test]
+async fn an_engine_that_gives_more_than_it_was_asked_for_is_not_asked_about_all_of_it() {
+    let chunks: Vec<Value> = (0..40)
+        .map(|n| chunk("Text.", &format!("d{n}"), 0.9))
+        .collect();
+    let engine = FakeEngine::start([found(&chunks), documents(&[], 0)]).await;
+    let request = retrieve_request(of_domain("hr"));
+    let answer = plain(&engine).retrieve(DATASET, &request, &CALL).await;
+    assert!(answer.unwrap().passages.is_empty());
+    assert_eq!(engine.received().len(), 1 + request.top_k);
+}
+
+#[tokio::test]
 async fn documents_that_cannot_be_checked_end_the_search() {
     let engine = FakeEngine::start([
         found(&[chunk("One.", "a", 0.9)]),
@@ -345,7 +357,7 @@ async fn each_code_means_what_it_says_although_the_status_is_200() {
     let unknown: Expected = |e| matches!(e, BackendError::UnknownKnowledgeBase(_));
     let refused: Expected = |e| matches!(e, BackendError::Refused(_));
     let unreadable: Expected = |e| matches!(e, BackendError::UnreadableAnswer(_));
-    let table: [(Behaviour, Expected); 13] = [
+    let table: [(Behaviour, Expected); 14] = [
         (
             code(102, &format!("You don't own the dataset {DATASET}.")),
             unknown,
@@ -356,6 +368,10 @@ async fn each_code_means_what_it_says_although_the_status_is_200() {
         ),
         (code(102, "The dataset doesn't exist"), unknown),
         (code(404, "…"), unknown),
+        (
+            code(101, "Field: <id> - Message: <Invalid UUID1 format>"),
+            unknown,
+        ),
         (
             code(109, "Authentication error: API key is invalid!"),
             refused,

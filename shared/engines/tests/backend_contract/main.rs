@@ -72,15 +72,14 @@ async fn subject(options: &Options) -> Result<Subject, String> {
         None => None,
     };
     let query = options.query.clone().unwrap_or_else(|| "leave".to_owned());
-    let url = match &options.url {
-        Some(url) => url.clone(),
-        None => {
-            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await;
-            let listener = listener.map_err(|error| error.to_string())?;
-            let address = listener.local_addr().map_err(|error| error.to_string())?;
-            tokio::spawn(server::serve(listener, None));
-            format!("http://{address}/v1")
-        }
+    let url = if let Some(url) = &options.url {
+        url.clone()
+    } else {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await;
+        let listener = listener.map_err(|error| error.to_string())?;
+        let address = listener.local_addr().map_err(|error| error.to_string())?;
+        tokio::spawn(server::serve(listener, None));
+        format!("http://{address}/v1")
     };
     Subject::new(&url, token, query, options.knowledge_base.clone()).await
 }

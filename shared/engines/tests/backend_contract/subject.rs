@@ -11,7 +11,7 @@ use raglan_core::random::SystemRandom;
 use raglan_engines::adapter::build;
 use raglan_engines::call::Surroundings;
 use raglan_engines::configuration::parse;
-use raglan_outbound::{Bounds, OutboundClient};
+use raglan_outbound::{Bounds, OutboundClient, OutboundError};
 use raglan_rag::backend::Backend;
 use serde_json::{Value, json};
 
@@ -70,7 +70,7 @@ impl Subject {
                      --knowledge-base"
                 ));
             };
-            subject.store = first.to_owned();
+            first.clone_into(&mut subject.store);
         }
         Ok(subject)
     }
@@ -130,7 +130,11 @@ impl Subject {
         let body = body.map_or_else(Bytes::new, |body| Bytes::from(body.to_string()));
         let request = request.body(Full::new(body));
         let request = request.map_err(|error| format!("{what}: {error}"))?;
-        let response = self.client.send(request, BOUNDS).await;
+        let mut response = self.client.send(request.clone(), BOUNDS).await;
+        // Reads are repeated, as raglan does: some servers close a connection after an error.
+        if matches!(response, Err(OutboundError::Connection(_))) {
+            response = self.client.send(request, BOUNDS).await;
+        }
         let response = response.map_err(|error| format!("{what}: {error}"))?;
         let body = serde_json::from_slice(response.body()).unwrap_or(Value::Null);
         Ok((response.status().as_u16(), body))
