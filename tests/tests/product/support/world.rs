@@ -196,6 +196,7 @@ impl World {
         let surroundings = surroundings(&clock).await;
         let answers = Answers::from_config(config.answers.as_ref(), &surroundings).unwrap();
         let backends = Backends::from_config(&config, &surroundings)
+            .unwrap()
             .with(ScriptedEngine::KIND, Arc::clone(&engine) as _)
             .with(ScriptedEngine::POOR_KIND, Arc::clone(&poor_engine) as _);
         let app = App::new(
