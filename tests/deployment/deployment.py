@@ -255,7 +255,7 @@ def audit_rows(deployment: Deployment) -> None:
 
 def retrieved(deployment: Deployment, query: str) -> str:
     """What `retrieve` answers, as text."""
-    arguments = {"query": query, "kb_ids": [PUBLISHED]}
+    arguments = {"query": query, "kb_id": PUBLISHED}
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call"}
     message["params"] = {"name": "retrieve", "arguments": arguments}
     headers = {

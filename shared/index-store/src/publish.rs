@@ -154,7 +154,7 @@ impl Publisher {
         let folder = self.location.folder(knowledge_base);
         let mut archives = self.objects.list(&folder).await?;
         archives.retain(|object| object.key != current_key && is_archive(&object.key, &folder));
-        archives.sort_by(|a, b| b.written_at_seconds.cmp(&a.written_at_seconds));
+        archives.sort_by_key(|object| std::cmp::Reverse(object.written_at_seconds));
         let old = archives.iter().skip(KEPT_ARCHIVES - 1);
         let mut removed = 0;
         for object in old {
