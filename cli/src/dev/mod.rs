@@ -311,13 +311,14 @@ async fn feed_audit(
     Ok(match endpoint {
         None => {
             let (handler, closer) = (system.audit_handler(), system.closer());
-            let until = stopped.clone();
+            let closing = tokio::spawn(close_days(closer, stopped.clone()));
             tokio::spawn(async move {
                 let handle = async |event| {
                     let response = handler.handle(event, AUDIT_TIMEOUT).await;
                     Ok::<_, std::convert::Infallible>(response)
                 };
-                tokio::join!(source.run(handle, stopped), close_days(&closer, until));
+                source.run(handle, stopped).await;
+                let _ = closing.await;
             })
         }
         Some(endpoint) => {
@@ -334,7 +335,7 @@ async fn feed_audit(
 }
 
 /// What the schedule does in a deployment, until told to stop. Failures are in the log.
-async fn close_days(closer: &Closer, mut stopped: watch::Receiver<bool>) {
+async fn close_days(closer: Closer, mut stopped: watch::Receiver<bool>) {
     loop {
         let _ = closer.close_days().await;
         let told = stopped.wait_for(|stopped| *stopped);

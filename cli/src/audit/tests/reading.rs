@@ -22,7 +22,7 @@ async fn world_with_calls() -> (World, String, String) {
         world.ask(key).await;
     }
     world.trail().await;
-    world.clock.advance_seconds(86_400);
+    world.clock.advance_seconds(86_460);
     world.ask("rgl_nobody_has_this_key").await;
     world.trail().await;
     (world, first, second)
