@@ -33,8 +33,9 @@ fn batch(bodies: &[String]) -> SqsEvent {
 
 /// Hands a batch to the audit function and returns the identifiers that it wants again.
 async fn handle(world: &World, bodies: &[String]) -> Vec<String> {
-    let handled = world.audit_handler().handle(batch(bodies), AUDIT_TIMEOUT);
-    let failures = handled.await.batch_item_failures.into_iter();
+    let handler = world.audit_handler();
+    let response = handler.handle(batch(bodies), AUDIT_TIMEOUT).await;
+    let failures = response.batch_item_failures.into_iter();
     failures.map(|failure| failure.item_identifier).collect()
 }
 
