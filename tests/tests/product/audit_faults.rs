@@ -45,7 +45,7 @@ const DRAINS: u32 = 4;
 const WINDOW: usize = 256;
 const MAX_WAITING: u64 = 2_000;
 /// Three requests in ten have the first key, so that drains meet in its chain.
-const KEYS: u32 = 40;
+const KEYS: u32 = 8;
 const DAYS: [&str; 2] = ["2026-11-29", "2026-11-30"];
 /// After so many events there is a message that is none.
 const NO_EVENT_EVERY: u32 = 500;
