@@ -44,7 +44,7 @@ const SAMPLE_ID: &str = "handbook";
 const SAMPLE_NAME: &str = "Handbook of Lindqvist & Mao Instruments";
 const OWN_DATA_ID: &str = "documents";
 /// How often is looked for days of the audit trail that are over.
-const CLOSING_INTERVAL: Duration = Duration::from_secs(3_600);
+const CLOSING_INTERVAL: Duration = Duration::from_hours(1);
 /// How long the demonstration waits until the audit trail is complete.
 const TRAIL_PATIENCE: Duration = Duration::from_secs(20);
 
