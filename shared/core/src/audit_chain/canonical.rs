@@ -4,6 +4,8 @@
 //! escaped as `serde_json` does. Numbers follow what a table returns: DynamoDB keeps `1.0` as `1`, so a
 //! number that is whole is written as a whole number.
 
+use std::fmt::Write as _;
+
 use serde_json::{Map, Number, Value};
 
 /// Whole numbers of greater size do not all exist as `f64`.
@@ -63,7 +65,7 @@ fn write_number(number: &Number, text: &mut String) {
     match number.as_f64() {
         Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() <= EXACT_MAX => {
             // Adding zero makes -0 a 0, as which a table keeps it.
-            text.push_str(&format!("{:.0}", float + 0.0));
+            let _ = write!(text, "{:.0}", float + 0.0);
         }
         _ => text.push_str(&number.to_string()),
     }

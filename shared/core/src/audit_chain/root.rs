@@ -132,7 +132,7 @@ mod tests {
 
         let second = root.clone().numbered(2);
         assert!(second.is_intact() && second.root != root.root);
-        let changes: [fn(&mut DayRoot); 6] = [
+        let alterations: [fn(&mut DayRoot); 6] = [
             |root| root.day.push('x'),
             |root| root.closing = 7,
             |root| root.complete_until = root.closed_at,
@@ -140,10 +140,10 @@ mod tests {
             |root| root.chains[0].head.sequence = 2,
             |root| drop(root.chains.pop()),
         ];
-        for change in changes {
-            let mut changed = root.clone();
-            change(&mut changed);
-            assert!(!changed.is_intact(), "{changed:?}");
+        for alter in alterations {
+            let mut altered = root.clone();
+            alter(&mut altered);
+            assert!(!altered.is_intact(), "{altered:?}");
         }
     }
 }
