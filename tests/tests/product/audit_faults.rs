@@ -50,8 +50,9 @@ const DAYS: [&str; 2] = ["2026-11-29", "2026-11-30"];
 /// After so many events there is a message that is none.
 const NO_EVENT_EVERY: u32 = 500;
 const BATCH_TIME: Duration = Duration::from_secs(10);
-/// When a message comes again that no run has acknowledged.
-const VISIBILITY_SECONDS: u32 = 4;
+/// When a message comes again that no run has acknowledged: as in the template after all runs that may
+/// still work on it, although not after six of them.
+const VISIBILITY_SECONDS: u32 = 20;
 
 /// Numbers from a seed.
 struct Dice(SequenceRandom);
