@@ -71,14 +71,16 @@ def per_million(a):
     gb_second = LAMBDA_GB_SECOND[a.architecture]
     mcp = calls * a.duration_ms / 1000 * a.memory_mb / KB
     audit = runs * a.audit_duration_ms / 1000 * 256 / KB
-    # Once into the table and once into each of its two ways of reading.
-    writes = calls * 2 * units(a.event_bytes, WRITE_UNIT_BYTES)
+    # A transaction costs twice: the event, and the head of its chain. Both indexes follow at the simple
+    # price. Events of one key that come together share the head; here each one moves it alone.
+    event_units = units(a.event_bytes, WRITE_UNIT_BYTES)
+    writes = calls * (2 * (event_units + 1) + 2 * event_units)
     # The key and the catalogue are read consistently: a whole unit for each 4 KB.
     reads = calls * (1 + units(a.catalog_bytes, READ_UNIT_BYTES))
     messages = calls * units(a.event_bytes, SQS_REQUEST_BYTES) + 2 * runs
     logs = calls * a.log_bytes / GB
     traces = calls * XRAY_SAMPLED
-    stored = calls * a.event_bytes * 2 / GB * a.retention_days / 30
+    stored = calls * a.event_bytes * 3 / GB * a.retention_days / 30
     return [
         ("MCP function, requests", "1 a call", calls * LAMBDA_REQUEST),
         (
@@ -99,8 +101,8 @@ def per_million(a):
         ),
         (
             "store the audit event",
-            f"{writes / calls:g} write units (table and day index)",
-            writes * DYNAMODB_WRITE_UNIT,
+            f"{writes / calls:g} write units (table, chain, two indexes), 1 read unit",
+            writes * DYNAMODB_WRITE_UNIT + calls * DYNAMODB_READ_UNIT,
         ),
         ("queue", "1 send; receive and delete by batch", messages * SQS_REQUEST),
         ("log and metrics as log lines", f"{a.log_bytes} bytes", logs * LOG_GB),

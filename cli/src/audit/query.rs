@@ -38,12 +38,16 @@ pub(super) async fn query(
         .await?;
     if arguments.csv {
         session.console.print(view::csv_heading());
-        latest.iter().for_each(|row| session.console.print(row));
+        for row in &latest {
+            session.console.print(row);
+        }
     } else {
         if !session.json {
             session.console.say(view::heading());
         }
-        latest.iter().for_each(|line| session.console.say(line));
+        for line in &latest {
+            session.console.say(line);
+        }
     }
     let shown = latest.len();
     if u64::try_from(shown)? < count {

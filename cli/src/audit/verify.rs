@@ -1,6 +1,8 @@
 //! `raglan audit verify`: compares the stored chains with their heads and with the roots that are kept
 //! apart.
 
+use std::collections::BTreeMap;
+
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use raglan_audit::archive::Archive;
 use raglan_core::audit_chain::{self, DayWitnesses, Fault, Head, RootFault};
@@ -91,8 +93,8 @@ pub(super) async fn verify(
         ..Report::default()
     };
     for day in range.days() {
-        let verified = verifier.day(&day, &mut report.findings).await?;
-        report.days.push(verified);
+        let of_day = verifier.day(&day, &mut report.findings).await?;
+        report.days.push(of_day);
     }
     session.show(&report, || describe(&report))?;
     Ok(outcome(session, &report))
@@ -153,7 +155,7 @@ impl Verifier {
         // The roots come first: what they saw is in the table by then.
         let found = match &self.archive {
             Some(archive) => archive.closings(day).await?,
-            None => Default::default(),
+            None => BTreeMap::new(),
         };
         report.closings = found.len();
         let (witnesses, faults) = DayWitnesses::of(day, found);

@@ -44,7 +44,7 @@ const SAMPLE_ID: &str = "handbook";
 const SAMPLE_NAME: &str = "Handbook of Lindqvist & Mao Instruments";
 const OWN_DATA_ID: &str = "documents";
 /// How often is looked for days of the audit trail that are over.
-const CLOSING_INTERVAL: Duration = Duration::from_secs(3_600);
+const CLOSING_INTERVAL: Duration = Duration::from_hours(1);
 /// How long the demonstration waits until the audit trail is complete.
 const TRAIL_PATIENCE: Duration = Duration::from_secs(20);
 
@@ -311,13 +311,14 @@ async fn feed_audit(
     Ok(match endpoint {
         None => {
             let (handler, closer) = (system.audit_handler(), system.closer());
-            let until = stopped.clone();
+            let closing = tokio::spawn(close_days(closer, stopped.clone()));
             tokio::spawn(async move {
                 let handle = async |event| {
                     let response = handler.handle(event, AUDIT_TIMEOUT).await;
                     Ok::<_, std::convert::Infallible>(response)
                 };
-                tokio::join!(source.run(handle, stopped), close_days(&closer, until));
+                source.run(handle, stopped).await;
+                let _ = closing.await;
             })
         }
         Some(endpoint) => {
@@ -334,7 +335,7 @@ async fn feed_audit(
 }
 
 /// What the schedule does in a deployment, until told to stop. Failures are in the log.
-async fn close_days(closer: &Closer, mut stopped: watch::Receiver<bool>) {
+async fn close_days(closer: Closer, mut stopped: watch::Receiver<bool>) {
     loop {
         let _ = closer.close_days().await;
         let told = stopped.wait_for(|stopped| *stopped);

@@ -14,8 +14,10 @@ use tokio::sync::watch;
 
 use super::provision::queue_arn;
 
-/// The largest batch that Lambda takes from a queue without waiting for more.
-const BATCH_SIZE: i32 = 10;
+/// The largest batch, as the template has it.
+const BATCH_SIZE: usize = 100;
+/// The most messages that SQS gives or deletes at once.
+const REQUEST_SIZE: usize = 10;
 /// How long one poll waits for a message. The loop ends after the poll that is under way.
 const POLL_WAIT_SECONDS: i32 = 1;
 /// The pause after a poll that failed.
@@ -94,17 +96,18 @@ impl EventSource {
         F: Future<Output = Result<SqsBatchResponse, E>>,
         E: Display,
     {
-        let received = self
-            .client
-            .receive_message()
-            .queue_url(&self.queue_url)
-            .max_number_of_messages(BATCH_SIZE)
-            .wait_time_seconds(wait_seconds)
-            .message_system_attribute_names(MessageSystemAttributeName::All)
-            .send()
-            .await
-            .map_err(|error| StoreError::of_call("ReceiveMessage", &self.queue_url, &error))?;
-        let messages = received.messages.unwrap_or_default();
+        let mut messages = self.receive(wait_seconds).await?;
+        while messages.len() % REQUEST_SIZE == 0
+            && !messages.is_empty()
+            && messages.len() < BATCH_SIZE
+        {
+            // Those that are there already must not wait until the queue can be asked again.
+            let more = self.receive(0).await.unwrap_or_default();
+            if more.is_empty() {
+                break;
+            }
+            messages.extend(more);
+        }
         if messages.is_empty() {
             return Ok(0);
         }
@@ -113,6 +116,20 @@ impl EventSource {
             Err(error) => tracing::error!(%error, "a batch failed as a whole"),
         }
         Ok(messages.len())
+    }
+
+    async fn receive(&self, wait_seconds: i32) -> Result<Vec<Message>, StoreError> {
+        let received = self
+            .client
+            .receive_message()
+            .queue_url(&self.queue_url)
+            .max_number_of_messages(i32::try_from(REQUEST_SIZE).unwrap_or(1))
+            .wait_time_seconds(wait_seconds)
+            .message_system_attribute_names(MessageSystemAttributeName::All)
+            .send()
+            .await
+            .map_err(|error| StoreError::of_call("ReceiveMessage", &self.queue_url, &error))?;
+        Ok(received.messages.unwrap_or_default())
     }
 
     /// Messages in the queue, those included that are hidden until they are tried again.
@@ -194,19 +211,20 @@ impl EventSource {
                     .ok()
             })
             .collect();
-        if entries.is_empty() {
-            return Ok(());
-        }
-        let output = self
-            .client
-            .delete_message_batch()
-            .queue_url(&self.queue_url)
-            .set_entries(Some(entries))
-            .send()
-            .await
-            .map_err(|error| StoreError::of_call("DeleteMessageBatch", &self.queue_url, &error))?;
-        for failure in output.failed() {
-            tracing::warn!(code = failure.code(), "a handled message was not deleted");
+        for entries in entries.chunks(REQUEST_SIZE) {
+            let output = self
+                .client
+                .delete_message_batch()
+                .queue_url(&self.queue_url)
+                .set_entries(Some(entries.to_vec()))
+                .send()
+                .await
+                .map_err(|error| {
+                    StoreError::of_call("DeleteMessageBatch", &self.queue_url, &error)
+                })?;
+            for failure in output.failed() {
+                tracing::warn!(code = failure.code(), "a handled message was not deleted");
+            }
         }
         Ok(())
     }
@@ -278,6 +296,18 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_batch_is_as_large_as_the_template_has_it() {
+        let (emulators, _, source) = start().await;
+        let all: Vec<String> = (0..110).map(|n| n.to_string()).collect();
+        send(&source, &all.iter().map(String::as_str).collect::<Vec<_>>()).await;
+        let handler = async |_: SqsEvent| Ok::<_, Infallible>(SqsBatchResponse::default());
+        assert_eq!(source.poll(0, &handler).await, Ok(BATCH_SIZE));
+        assert_eq!(source.poll(0, &handler).await, Ok(10));
+        assert_eq!(source.drain(&handler).await, Ok(0));
+        emulators.shutdown().await;
+    }
+
+    #[tokio::test]
     async fn only_what_was_handled_leaves_the_queue() {
         let (emulators, _, source) = start().await;
         send(&source, &["good", "bad", "good"]).await;
@@ -313,7 +343,7 @@ mod tests {
     #[tokio::test]
     async fn stopping_hands_over_what_still_lies_in_the_queue() {
         let (emulators, _, source) = start().await;
-        let all: Vec<String> = (0..25).map(|n| n.to_string()).collect();
+        let all: Vec<String> = (0..125).map(|n| n.to_string()).collect();
         let texts: Vec<&str> = all.iter().map(String::as_str).collect();
         send(&source, &texts).await;
 
@@ -331,7 +361,7 @@ mod tests {
         drop(stop);
         let mut seen = Vec::new();
         while let Some(batch) = arrived.recv().await {
-            assert!(batch.len() <= 10);
+            assert!(batch.len() <= BATCH_SIZE);
             seen.extend(batch);
         }
         seen.sort_by_key(|body| body.parse::<u32>().unwrap());

@@ -63,13 +63,15 @@ where
         let chain = chains.entry(record.event().partition()).or_default();
         chain.push((n, record));
     }
-    let append = &append;
-    stream::iter(chains.into_values().map(|chain| store_chain(chain, append)))
+    let mut writing = Vec::with_capacity(chains.len());
+    for chain in chains.into_values() {
+        writing.push(store_chain(chain, &append));
+    }
+    let settled: Vec<_> = stream::iter(writing)
         .buffer_unordered(CHAINS_AT_ONCE)
-        .map(stream::iter)
-        .flatten()
         .collect()
-        .await
+        .await;
+    settled.into_iter().flatten().collect()
 }
 
 async fn store_chain<'a, F>(

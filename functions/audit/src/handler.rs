@@ -182,6 +182,14 @@ mod tests {
         assert_eq!(failed(&response), ["m0", "m1"]);
     }
 
+    /// `raglan dev` runs it on any of its threads.
+    #[test]
+    fn a_batch_can_be_handled_on_any_thread() {
+        fn is_send(_: impl Send) {}
+        let handler = handler_without_services();
+        is_send(handler.handle(batch(&[]), Duration::ZERO));
+    }
+
     #[test]
     fn a_record_that_nobody_settled_comes_again() {
         let batch = batch(&[event("e1"), event("e2")]);

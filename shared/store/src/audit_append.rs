@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::operation::transact_write_items::TransactWriteItemsError;
+use aws_sdk_dynamodb::types::builders::PutBuilder;
 use aws_sdk_dynamodb::types::{Put, TransactWriteItem};
 use raglan_core::audit_chain::{Head, link};
 use raglan_core::clock::{Clock, Timestamp};
@@ -193,7 +194,7 @@ impl AuditWriter {
             mark.insert(HEAD_SEQUENCE.to_owned(), number(head.sequence));
             parts.push(self.put(mark));
         }
-        let parts: Result<Vec<_>, _> = parts.into_iter().map(|put| put.build()).collect();
+        let parts: Result<Vec<_>, _> = parts.into_iter().map(PutBuilder::build).collect();
         let parts = parts.map_err(|_| Cancelled::Call(self.refused("incomplete")))?;
         let answer = self
             .table
@@ -257,13 +258,7 @@ impl AuditWriter {
         Ok(item)
     }
 
-    fn head_put(
-        &self,
-        key: &str,
-        day: &str,
-        before: Head,
-        head: Head,
-    ) -> aws_sdk_dynamodb::types::builders::PutBuilder {
+    fn head_put(&self, key: &str, day: &str, before: Head, head: Head) -> PutBuilder {
         let mut item = self.chain_item(&heads_partition(key, day), key, day);
         item.insert(HEAD_SEQUENCE.to_owned(), number(head.sequence));
         item.insert(HEAD_HASH.to_owned(), text(head.hash.to_string()));
@@ -290,7 +285,7 @@ impl AuditWriter {
         ])
     }
 
-    fn put(&self, item: Item) -> aws_sdk_dynamodb::types::builders::PutBuilder {
+    fn put(&self, item: Item) -> PutBuilder {
         Put::builder()
             .table_name(&self.table.table)
             .set_item(Some(item))

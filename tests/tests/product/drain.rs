@@ -1,6 +1,7 @@
 //! The audit function: from the queue into the table, each event once, in the chain of its key and day.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use aws_lambda_events::sqs::SqsEvent;
 use raglan_cli::system::AUDIT_TIMEOUT;
@@ -33,8 +34,9 @@ fn batch(bodies: &[String]) -> SqsEvent {
 
 /// Hands a batch to the audit function and returns the identifiers that it wants again.
 async fn handle(world: &World, bodies: &[String]) -> Vec<String> {
-    let handled = world.audit_handler().handle(batch(bodies), AUDIT_TIMEOUT);
-    let failures = handled.await.batch_item_failures.into_iter();
+    let handler = world.audit_handler();
+    let response = handler.handle(batch(bodies), AUDIT_TIMEOUT).await;
+    let failures = response.batch_item_failures.into_iter();
     failures.map(|failure| failure.item_identifier).collect()
 }
 
@@ -113,16 +115,21 @@ async fn whatever_comes_in_whatever_order_and_how_often_is_stored_once_and_linke
 }
 
 #[tokio::test]
-async fn nothing_is_lost_while_the_table_is_away() {
+async fn what_the_table_is_away_for_is_tried_again_and_comes_again_when_there_is_no_time_left() {
     let world = World::start().await;
     let bodies = [event("e1", "key-1"), event("e2", "key-2")];
+    let handler = world.gated_audit_handler();
     world.dynamodb.close();
-    let handler = world.audit_handler();
-    let soon = std::time::Duration::from_millis(1_200);
-    let failed = handler.handle(batch(&bodies), soon).await;
-    assert_eq!(failed.batch_item_failures.len(), 2);
-    world.dynamodb.open();
-    assert_eq!(handle(&world, &bodies).await, [""; 0]);
+    let response = handler.handle(batch(&bodies), Duration::from_millis(1_200));
+    assert_eq!(response.await.batch_item_failures.len(), 2);
+
+    let comes_back = async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        world.dynamodb.open();
+    };
+    let handled = handler.handle(batch(&bodies), AUDIT_TIMEOUT);
+    let (response, ()) = futures::join!(handled, comes_back);
+    assert_eq!(response.batch_item_failures.len(), 0);
     assert_eq!(world.audit_items().await.len(), 2);
 }
 

@@ -6,6 +6,7 @@
 #![expect(clippy::too_many_lines, reason = "tables and whole answers are long")]
 
 mod answers;
+mod audit_faults;
 mod audit_kinds;
 mod audit_trail;
 mod bad_input;

@@ -5,6 +5,7 @@ use std::fs;
 
 use raglan_core::audit_chain::{HASH, hash_of};
 use raglan_core::clock::Clock as _;
+use raglan_store::audit_table::{Bounds, Slice};
 use serde_json::{Value, json};
 
 use crate::Outcome;
@@ -22,7 +23,7 @@ async fn world_with_calls() -> (World, String, String) {
         world.ask(key).await;
     }
     world.trail().await;
-    world.clock.advance_seconds(86_400);
+    world.clock.advance_seconds(86_460);
     world.ask("rgl_nobody_has_this_key").await;
     world.trail().await;
     (world, first, second)
@@ -175,7 +176,7 @@ async fn events_of_a_log_are_stored_once_however_often_they_are_recovered() {
     let events = found(&world, &["--key", "key-lost"]).await;
     assert_eq!(events.len(), 0, "these identifiers name no time");
     let table = world.target.audit_table().unwrap();
-    let day = raglan_store::audit_table::Slice::Key("key-lost", "2027-01-15");
-    let records = table.all(day, Default::default()).await.unwrap();
+    let day = Slice::Key("key-lost", "2027-01-15");
+    let records = table.all(day, Bounds::default()).await.unwrap();
     assert_eq!(records[0].fields()["unknown"]["kept"], true);
 }

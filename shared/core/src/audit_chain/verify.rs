@@ -184,14 +184,15 @@ fn in_place<'a>(records: &'a [ChainRecord], faults: &mut Vec<Fault>) -> Chain<'a
             continue;
         };
         let sequence = link.sequence;
+        let before = chain.get(&sequence).map(|(before, _)| before.is_intact);
         if !record.is_intact {
             faults.push(Fault::Altered { event_id, sequence });
-        } else if chain.contains_key(&sequence) {
+        } else if before == Some(true) {
             faults.push(Fault::Repeated { event_id, sequence });
             continue;
         }
         // An intact record wins the place from an altered one.
-        if record.is_intact || !chain.contains_key(&sequence) {
+        if record.is_intact || before.is_none() {
             chain.insert(sequence, (record, link));
         }
     }
@@ -316,6 +317,14 @@ mod tests {
                 records.push(added);
             }),
             "event event-9 stands at place 2, which another event has"
+        );
+        assert_eq!(
+            after(&|records| {
+                let mut copy = records[1].clone();
+                copy.insert("event_id".to_owned(), "event-0".into());
+                records.insert(0, copy);
+            }),
+            "event event-0 at place 2 was altered"
         );
         assert_eq!(
             after(&|records| {

@@ -96,7 +96,9 @@ fn shards_are_merged_only_as_far_as_all_of_them_are_known() {
     };
     assert_eq!(ids(&merge(pages())), ["a", "b", "c", "d"]);
     let mut last = pages();
-    last.iter_mut().for_each(|page| page.has_more = false);
+    for page in &mut last {
+        page.has_more = false;
+    }
     assert_eq!(ids(&merge(last)), ["a", "b", "c", "d", "e", "f"]);
 }
 

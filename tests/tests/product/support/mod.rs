@@ -11,6 +11,8 @@ pub mod log;
 pub mod message;
 pub mod queue;
 pub mod timeline;
+pub mod upstream;
+pub mod weather;
 pub mod world;
 
 pub use engine::{Behaviour, ScriptedEngine, passage};

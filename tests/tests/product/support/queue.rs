@@ -11,13 +11,12 @@ use http::{Request, Response};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use super::timeline::Timeline;
+use super::upstream::Upstream;
 
 /// Noted when a message arrives.
 pub const SEND_BEGINS: &str = "send begins";
@@ -68,8 +67,7 @@ impl Queue {
         let timeline = Timeline::default();
         let released = watch::Sender::new(false);
         let door = Door {
-            target: url.to_owned(),
-            client: Client::builder(TokioExecutor::new()).build_http(),
+            upstream: Upstream::at(url),
             moods: Arc::clone(&moods),
             timeline: timeline.clone(),
             released: released.subscribe(),
@@ -102,8 +100,7 @@ impl Queue {
 
 #[derive(Clone)]
 struct Door {
-    target: String,
-    client: Client<HttpConnector, Full<Bytes>>,
+    upstream: Upstream,
     moods: Arc<Mutex<Moods>>,
     timeline: Timeline,
     released: watch::Receiver<bool>,
@@ -161,15 +158,9 @@ impl Door {
         answer
     }
 
-    async fn pass_on(&self, mut parts: http::request::Parts, body: Bytes) -> Response<Full<Bytes>> {
-        let path = parts.uri.path_and_query().unwrap();
-        parts.uri = format!("{}{path}", self.target).parse().unwrap();
-        let request = Request::from_parts(parts, Full::new(body));
-        let Ok(answer) = self.client.request(request).await else {
-            return refusal(503, "ServiceUnavailable");
-        };
-        let (parts, body) = answer.into_parts();
-        Response::from_parts(parts, Full::new(body.collect().await.unwrap().to_bytes()))
+    async fn pass_on(&self, parts: http::request::Parts, body: Bytes) -> Response<Full<Bytes>> {
+        let answer = self.upstream.answer(parts, body).await;
+        answer.unwrap_or_else(|| refusal(503, "ServiceUnavailable"))
     }
 }
 

@@ -346,14 +346,25 @@ impl World {
 
     /// The audit function's code.
     pub fn audit_handler(&self) -> Handler {
+        self.audit_handler_over(&self.clients)
+    }
+
+    /// The same behind the gates.
+    pub fn gated_audit_handler(&self) -> Handler {
+        let clients = AwsClients::for_local_endpoints(&self.dynamodb.url, &self.sqs.url);
+        self.audit_handler_over(&clients)
+    }
+
+    fn audit_handler_over(&self, clients: &AwsClients) -> Handler {
+        let table = AuditTable::new(clients.dynamodb.clone(), &self.resources.audit_table);
         let writer = AuditWriter::new(
-            self.audit_table(),
+            table,
             DEFAULT_RETENTION_DAYS,
             Arc::clone(&self.clock) as _,
             Arc::new(SequenceRandom::seeded(2)),
         );
         let dead_letters = DeadLetterQueue::new(
-            self.clients.sqs.clone(),
+            clients.sqs.clone(),
             self.resources.audit_dead_letter_queue_url.clone(),
         );
         Handler::new(writer, dead_letters)

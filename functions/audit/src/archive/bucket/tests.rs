@@ -1,4 +1,5 @@
 use std::convert::Infallible;
+use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
 
 use aws_config::BehaviorVersion;
@@ -17,10 +18,13 @@ const DAY: &str = "2027-01-15";
 /// Entries of one page of a list.
 const PAGE: usize = 2;
 
-/// A bucket with versions, as far as the archive uses one: key, version, content, from the oldest to the
-/// newest. `None` is the content of a delete marker.
+/// Key and content; a delete marker has none.
+type Version = (String, Option<Bytes>);
+
+/// A bucket with versions, as far as the archive uses one, from the oldest version to the newest. The
+/// number of a version is its identifier.
 #[derive(Clone, Default)]
-struct FakeS3(Arc<Mutex<Vec<(String, Option<Bytes>)>>>);
+struct FakeS3(Arc<Mutex<Vec<Version>>>);
 
 impl FakeS3 {
     async fn start(&self) -> Archive {
@@ -98,11 +102,7 @@ impl FakeS3 {
 }
 
 /// Keys in their order, and the versions of each from the newest to the oldest.
-fn page(
-    versions: &[(String, Option<Bytes>)],
-    prefix: &str,
-    after: Option<(String, String)>,
-) -> String {
+fn page(versions: &[Version], prefix: &str, after: Option<(String, String)>) -> String {
     let mut listed: Vec<_> = versions.iter().enumerate().collect();
     listed.retain(|(_, (key, _))| key.starts_with(prefix));
     listed.sort_by_key(|(n, (key, _))| (key.clone(), std::cmp::Reverse(*n)));
@@ -124,13 +124,15 @@ fn page(
         } else {
             "DeleteMarker"
         };
-        xml.push_str(&format!(
+        write!(
+            xml,
             "<{kind}><Key>{key}</Key><VersionId>{n}</VersionId></{kind}>"
-        ));
+        )
+        .unwrap();
     }
     if let Some((n, (key, _))) = listed.last().filter(|_| is_truncated) {
-        xml.push_str(&format!("<NextKeyMarker>{key}</NextKeyMarker>"));
-        xml.push_str(&format!("<NextVersionIdMarker>{n}</NextVersionIdMarker>"));
+        write!(xml, "<NextKeyMarker>{key}</NextKeyMarker>").unwrap();
+        write!(xml, "<NextVersionIdMarker>{n}</NextVersionIdMarker>").unwrap();
     }
     xml + "</ListVersionsResult>"
 }
