@@ -33,12 +33,7 @@ pub fn all(figures: &Figures) -> anyhow::Result<Vec<(&'static str, String)>> {
             scaled(&point.peak_kib, 1.0 / 1024.0)
         })]
     };
-    let calls_per_second = figures.load.servers.iter().map(|(server, bench)| {
-        let points = bench.loads.iter();
-        let points = points.map(|point| (f64::from(point.connections), point.calls_per_second));
-        (server.clone(), points.collect())
-    });
-    let charts = [
+    let mut charts = vec![
         (
             "passages-in-index-time",
             "passages in the index",
@@ -75,13 +70,15 @@ pub fn all(figures: &Figures) -> anyhow::Result<Vec<(&'static str, String)>> {
             "ms a call",
             time(&growth.request_bytes),
         ),
-        (
-            "load",
-            "connections",
-            "calls a second",
-            calls_per_second.collect(),
-        ),
     ];
+    if let Some(load) = &figures.load {
+        let of_server = load.servers.iter().map(|(server, bench)| {
+            let points = bench.loads.iter();
+            let points = points.map(|point| (f64::from(point.connections), point.calls_per_second));
+            (server.clone(), points.collect())
+        });
+        charts.push(("load", "connections", "calls a second", of_server.collect()));
+    }
     let drawn = charts
         .into_iter()
         .map(|(name, x, y, lines)| Ok((name, chart(x, y, &lines)?)));

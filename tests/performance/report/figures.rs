@@ -14,8 +14,8 @@ pub struct Figures {
     pub side_by_side: SideBySide,
     /// How the cost grows.
     pub growth: Growth,
-    /// Under load.
-    pub load: Load,
+    /// Under load; `None` before somebody has measured it.
+    pub load: Option<Load>,
 }
 
 /// What the figures were measured on.
@@ -118,7 +118,7 @@ pub struct Point {
 pub struct Load {
     /// Where.
     pub machine: Machine,
-    /// How the servers were built and what else there is to know.
+    /// A steady load, where one was kept up.
     #[serde(default)]
     pub soak: Option<Soak>,
     /// By server and call.
@@ -170,9 +170,13 @@ impl Figures {
         Ok(Self {
             side_by_side: read(&folder.join("side-by-side.json"))?,
             growth: read(&folder.join("growth.json"))?,
-            load: read(&folder.join("load.json"))?,
+            load: read_if_there(&folder.join("load.json"))?,
         })
     }
+}
+
+fn read_if_there<T: DeserializeOwned>(path: &Path) -> anyhow::Result<Option<T>> {
+    path.exists().then(|| read(path)).transpose()
 }
 
 fn read<T: DeserializeOwned>(path: &Path) -> anyhow::Result<T> {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::figures::{Call, Figures, Machine, Point, SideBySide, median};
+use super::figures::{Call, Figures, Load, Machine, Point, SideBySide, median};
 
 /// Every table, by name.
 pub fn all(figures: &Figures) -> Vec<(&'static str, String)> {
@@ -38,7 +38,10 @@ pub fn all(figures: &Figures) -> Vec<(&'static str, String)> {
             "request-bytes",
             grown(&growth.request_bytes, "bytes of the request"),
         ),
-        ("load", load(figures)),
+        (
+            "load",
+            figures.load.as_ref().map_or_else(not_measured, load),
+        ),
     ]
 }
 
@@ -74,10 +77,18 @@ fn machine(figures: &Figures) -> String {
             machine.date.clone(),
         ])
     };
+    let of_load = figures
+        .load
+        .as_ref()
+        .map(|load| described("load", &load.machine));
     header(&["figures", "processor", "kernel", "date"])
         + &described("side by side", &figures.side_by_side.machine)
         + &described("growth", &figures.growth.machine)
-        + &described("load", &figures.load.machine)
+        + &of_load.unwrap_or_default()
+}
+
+fn not_measured() -> String {
+    "Not measured on this machine yet: `tests/performance/load` does it.\n".to_owned()
 }
 
 fn start(measured: &SideBySide) -> String {
@@ -183,7 +194,7 @@ fn grown(points: &[Point], what: &str) -> String {
     table
 }
 
-fn load(figures: &Figures) -> String {
+fn load(measured: &Load) -> String {
     let mut table = header(&[
         "server and call",
         "connections",
@@ -193,7 +204,7 @@ fn load(figures: &Figures) -> String {
         "p99, ms",
         "errors",
     ]);
-    for (server, bench) in &figures.load.servers {
+    for (server, bench) in &measured.servers {
         for point in &bench.loads {
             table += &row(&[
                 server.clone(),
@@ -206,7 +217,7 @@ fn load(figures: &Figures) -> String {
             ]);
         }
     }
-    if let Some(soak) = &figures.load.soak
+    if let Some(soak) = &measured.soak
         && let (Some((_, first)), Some((_, last))) =
             (soak.resident_kib.first(), soak.resident_kib.last())
     {
