@@ -20,6 +20,8 @@ use raglan_cli::dev::index_sample;
 use raglan_cli::system::LocalSystem;
 use raglan_core::clock::{ManualClock, Timestamp};
 use raglan_core::random::SequenceRandom;
+use raglan_engines::call::Surroundings;
+use raglan_mcp::answers::Answers;
 use raglan_mcp::app::App;
 use raglan_mcp::backends::Backends;
 use raglan_mcp::config::Config;
@@ -29,7 +31,7 @@ use serde::{Deserialize, Serialize};
 use tracing_subscriber::layer::SubscriberExt as _;
 
 use self::calls::Call;
-use self::replay::{Answers, keeping_answers, kept_answers};
+use self::replay::{Kept, keeping_answers, kept_answers};
 
 /// When every call happens.
 const NOW_EPOCH_SECONDS: i64 = 1_796_000_000;
@@ -43,7 +45,7 @@ const PREPARED: &str = "prepared.json";
 struct Prepared {
     variables: HashMap<String, String>,
     key: String,
-    answers: Answers,
+    answers: Kept,
 }
 
 // One thread, so that the order of the work is always the same.
@@ -72,7 +74,7 @@ async fn prepare(folder: &Path) -> anyhow::Result<()> {
     let mut prepared = Prepared {
         variables: variables.collect(),
         key: key.reveal().to_owned(),
-        answers: Answers::default(),
+        answers: Kept::default(),
     };
     let app = prepared.app(client)?;
     for call in Call::ALL {
@@ -115,14 +117,13 @@ impl Prepared {
             url("AWS_ENDPOINT_URL_DYNAMODB"),
             url("AWS_ENDPOINT_URL_SQS"),
         );
-        let backends = Backends::from_config(&config);
         let now = Timestamp::from_epoch_seconds(NOW_EPOCH_SECONDS);
-        Ok(App::new(
-            config,
-            &clients,
-            backends,
-            Arc::new(ManualClock::at(now)),
-            Arc::new(SequenceRandom::seeded(SEED)),
-        ))
+        let clock = Arc::new(ManualClock::at(now));
+        let random = Arc::new(SequenceRandom::seeded(SEED));
+        let surroundings =
+            Surroundings::from_environment(Arc::clone(&clock) as _, Arc::clone(&random) as _);
+        let backends = Backends::from_config(&config, &surroundings)?;
+        let answers = Answers::from_config(config.answers.as_ref(), &surroundings)?;
+        Ok(App::new(config, &clients, backends, answers, clock, random))
     }
 }

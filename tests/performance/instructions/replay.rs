@@ -16,8 +16,8 @@ use aws_smithy_types::byte_stream::ByteStream;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// Answers by the kind of request.
-pub type Answers = BTreeMap<String, Answer>;
+/// Kept by the kind of request.
+pub type Kept = BTreeMap<String, Answer>;
 
 /// One answer.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -27,11 +27,8 @@ pub struct Answer {
 }
 
 /// A client that asks over the network, and what it was answered.
-pub fn keeping_answers() -> (SharedHttpClient, Arc<Mutex<Answers>>) {
-    let (network, answers) = (
-        Builder::new().build_http(),
-        Arc::<Mutex<Answers>>::default(),
-    );
+pub fn keeping_answers() -> (SharedHttpClient, Arc<Mutex<Kept>>) {
+    let (network, answers) = (Builder::new().build_http(), Arc::<Mutex<Kept>>::default());
     let kept = Arc::clone(&answers);
     let client = http_client_fn(move |settings, components| {
         SharedHttpConnector::new(Keeping {
@@ -43,7 +40,7 @@ pub fn keeping_answers() -> (SharedHttpClient, Arc<Mutex<Answers>>) {
 }
 
 /// A client that never asks anybody.
-pub fn kept_answers(answers: Answers) -> SharedHttpClient {
+pub fn kept_answers(answers: Kept) -> SharedHttpClient {
     let connector = SharedHttpConnector::new(Kept { answers });
     http_client_fn(move |_, _| connector.clone())
 }
@@ -51,7 +48,7 @@ pub fn kept_answers(answers: Answers) -> SharedHttpClient {
 #[derive(Debug)]
 struct Keeping {
     network: SharedHttpConnector,
-    answers: Arc<Mutex<Answers>>,
+    answers: Arc<Mutex<Kept>>,
 }
 
 impl HttpConnector for Keeping {
@@ -73,7 +70,7 @@ impl HttpConnector for Keeping {
 
 #[derive(Debug)]
 struct Kept {
-    answers: Answers,
+    answers: Kept,
 }
 
 impl HttpConnector for Kept {
