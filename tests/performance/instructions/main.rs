@@ -31,7 +31,7 @@ use serde::{Deserialize, Serialize};
 use tracing_subscriber::layer::SubscriberExt as _;
 
 use self::calls::Call;
-use self::replay::{Kept, keeping_answers, kept_answers};
+use self::replay::{KeptAnswers, keeping_answers, kept_answers};
 
 /// When every call happens.
 const NOW_EPOCH_SECONDS: i64 = 1_796_000_000;
@@ -45,7 +45,7 @@ const PREPARED: &str = "prepared.json";
 struct Prepared {
     variables: HashMap<String, String>,
     key: String,
-    answers: Kept,
+    answers: KeptAnswers,
 }
 
 // One thread, so that the order of the work is always the same.
@@ -74,7 +74,7 @@ async fn prepare(folder: &Path) -> anyhow::Result<()> {
     let mut prepared = Prepared {
         variables: variables.collect(),
         key: key.reveal().to_owned(),
-        answers: Kept::default(),
+        answers: KeptAnswers::default(),
     };
     let app = prepared.app(client)?;
     for call in Call::ALL {

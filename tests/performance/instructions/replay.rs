@@ -16,8 +16,8 @@ use aws_smithy_types::byte_stream::ByteStream;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// Kept by the kind of request.
-pub type Kept = BTreeMap<String, Answer>;
+/// Answers by the kind of request.
+pub type KeptAnswers = BTreeMap<String, Answer>;
 
 /// One answer.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -27,8 +27,11 @@ pub struct Answer {
 }
 
 /// A client that asks over the network, and what it was answered.
-pub fn keeping_answers() -> (SharedHttpClient, Arc<Mutex<Kept>>) {
-    let (network, answers) = (Builder::new().build_http(), Arc::<Mutex<Kept>>::default());
+pub fn keeping_answers() -> (SharedHttpClient, Arc<Mutex<KeptAnswers>>) {
+    let (network, answers) = (
+        Builder::new().build_http(),
+        Arc::<Mutex<KeptAnswers>>::default(),
+    );
     let kept = Arc::clone(&answers);
     let client = http_client_fn(move |settings, components| {
         SharedHttpConnector::new(Keeping {
@@ -40,7 +43,7 @@ pub fn keeping_answers() -> (SharedHttpClient, Arc<Mutex<Kept>>) {
 }
 
 /// A client that never asks anybody.
-pub fn kept_answers(answers: Kept) -> SharedHttpClient {
+pub fn kept_answers(answers: KeptAnswers) -> SharedHttpClient {
     let connector = SharedHttpConnector::new(Kept { answers });
     http_client_fn(move |_, _| connector.clone())
 }
@@ -48,7 +51,7 @@ pub fn kept_answers(answers: Kept) -> SharedHttpClient {
 #[derive(Debug)]
 struct Keeping {
     network: SharedHttpConnector,
-    answers: Arc<Mutex<Kept>>,
+    answers: Arc<Mutex<KeptAnswers>>,
 }
 
 impl HttpConnector for Keeping {
@@ -70,7 +73,7 @@ impl HttpConnector for Keeping {
 
 #[derive(Debug)]
 struct Kept {
-    answers: Kept,
+    answers: KeptAnswers,
 }
 
 impl HttpConnector for Kept {
