@@ -5,6 +5,7 @@ use raglan_core::random::SequenceRandom;
 use raglan_engines::configuration::EngineUrl;
 use raglan_engines::credentials::{CredentialReference, Credentials};
 use raglan_outbound::OutboundClient;
+use raglan_store::LazyAccount;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
@@ -55,6 +56,7 @@ fn embedder(url: &str, purpose: PurposeStyle, dimension: Option<usize>) -> OpenA
                 environment,
                 Arc::clone(&clock) as _,
             )),
+            account: Arc::new(LazyAccount::loaded(account)),
             clock,
             random: Arc::new(SequenceRandom::seeded(1)),
         },
