@@ -50,7 +50,8 @@ pub fn check_citations(text: &str, given: usize) -> Checked {
         };
         let inner = &checked.text[begin..];
         let mut inner = inner.chars();
-        (inner.next(), inner.next_back());
+        inner.next();
+        inner.next_back();
         let Some(cited) = numbers(inner.as_str()) else {
             open.clear();
             continue;
@@ -85,7 +86,9 @@ pub fn check_citations(text: &str, given: usize) -> Checked {
             checked.text.push_str(&markers);
         }
     }
-    checked.text = checked.text.trim().to_owned();
+    checked.text.truncate(checked.text.trim_end().len());
+    let blank_bytes = checked.text.len() - checked.text.trim_start().len();
+    checked.text.drain(..blank_bytes);
     checked
 }
 

@@ -28,6 +28,8 @@ const ARGUMENTS: &str = "arguments_hash";
 const CLAIM: &str = "claim_id";
 const CLAIM_UNTIL: &str = "claim_until_ms";
 const RESULT: &str = "result";
+/// Whoever comes back after its claim was taken over changes nothing.
+const STILL_MINE: &str = "claim_id = :claim";
 const TRANSACTION: &str = "TransactWriteItems";
 const REPLAY_UNTIL: &str = "replay_until_ms";
 
@@ -152,13 +154,12 @@ impl IdempotencyStore {
         }
         let mut item = claim.item.clone();
         item.insert(RESULT.to_owned(), text(result));
-        const CONDITION: &str = "claim_id = :claim";
         let Some(turn) = turn else {
             self.client
                 .put_item()
                 .table_name(&self.table)
                 .set_item(Some(item))
-                .condition_expression(CONDITION)
+                .condition_expression(STILL_MINE)
                 .set_expression_attribute_values(Some(claim.values()))
                 .send()
                 .await
@@ -168,7 +169,7 @@ impl IdempotencyStore {
         let put = Put::builder()
             .table_name(&self.table)
             .set_item(Some(item))
-            .condition_expression(CONDITION)
+            .condition_expression(STILL_MINE)
             .set_expression_attribute_values(Some(claim.values()))
             .build()
             .map_err(|_| StoreError::Refused {
@@ -199,7 +200,7 @@ impl IdempotencyStore {
             .delete_item()
             .table_name(&self.table)
             .set_key(Some(key))
-            .condition_expression("claim_id = :claim")
+            .condition_expression(STILL_MINE)
             .set_expression_attribute_values(Some(claim.values()))
             .send()
             .await

@@ -274,7 +274,7 @@ async fn two_turns_at_once_are_both_kept() {
 async fn an_answer_from_what_is_out_of_scope_by_now_is_forgotten() {
     let world = World::start().await;
     let key = world.full_key().await;
-    let question = "How many days of annual leave does every employee get a year?";
+    let question = "How many days of leave does every employee get?";
     let answer = ask(question, "s1")
         .key(&key)
         .send(&world)

@@ -44,6 +44,11 @@ pub const SENTENCES: &[Exception] = &[
         "functions/mcp/src/tools/document_listing.rs",
         "a position of {next_bytes} bytes",
     ),
+    // The line that ends the start.
+    exception(
+        "functions/mcp/src/answers/mod.rs",
+        "ANSWERS.type: this build has no adapter for bedrock",
+    ),
     // A fault of our own wiring, which no request can bring about.
     exception("functions/mcp/src/protocol/exchange.rs", "no caller"),
     // Names of keys, which the audit trail and a later run know them by.
