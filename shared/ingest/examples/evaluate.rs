@@ -71,7 +71,14 @@ async fn main() -> Result<(), AnyError> {
     let embedding = embedder.map(|embedder| Embedding::new(embedder, runtime));
     // Asking the model blocks; the other threads do the asking.
     let report = tokio::task::block_in_place(|| {
-        embed_documents(root.path(), &kb_id, vec![], documents, embedding.as_ref(), now)
+        embed_documents(
+            root.path(),
+            &kb_id,
+            vec![],
+            documents,
+            embedding.as_ref(),
+            now,
+        )
     })?;
     let report = report.ok_or("the set has no documents")?;
     println!(
@@ -160,7 +167,10 @@ fn model() -> Result<Option<Arc<dyn Embedder>>, AnyError> {
     };
     let surroundings =
         Surroundings::from_environment(Arc::new(SystemClock), Arc::new(SystemRandom));
-    Ok(Some(Arc::new(OpenAiEmbedder::new(configured, surroundings))))
+    Ok(Some(Arc::new(OpenAiEmbedder::new(
+        configured,
+        surroundings,
+    ))))
 }
 
 fn new_document(document: &SetDocument, now: raglan_core::clock::Timestamp) -> NewDocument {
