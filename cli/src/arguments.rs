@@ -201,7 +201,7 @@ pub struct IndexArguments {
     #[arg(long)]
     pub watch: bool,
     /// Also put the index into S3, where functions with this `INDEX_S3_URI` fetch it:
-    /// s3://BUCKET/FOLDER/
+    /// `s3://BUCKET/FOLDER/`
     #[arg(long, value_name = "S3-URI", value_parser = IndexLocation::parse)]
     pub publish: Option<IndexLocation>,
     /// The deployment.

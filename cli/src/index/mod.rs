@@ -324,8 +324,8 @@ async fn publish(
     let directory = layout::knowledge_base_dir(to.index_dir, &job.kb_id);
     let generation = directory.join(&report.generation);
     let location = publisher.location();
-    let published = publisher.publish(&job.kb_id, &generation, to.clock.now());
-    let published = published.await.with_context(|| {
+    let publishing = publisher.publish(&job.kb_id, &generation, to.clock.now());
+    let archive = publishing.await.with_context(|| {
         text!(
             "the index was built and not published in {location}",
             location
@@ -334,8 +334,8 @@ async fn publish(
     say(text!(
         "published in {location}: {archive_bytes} bytes, SHA-256 {digest}",
         location,
-        archive_bytes = published.archive_bytes,
-        digest = published.archive_sha256
+        archive_bytes = archive.archive_bytes,
+        digest = archive.archive_sha256
     ));
     Ok(())
 }
@@ -415,13 +415,11 @@ async fn catalogue_entry(
         entry.owner.clone_from(&job.owner);
     }
     if entry.strategy == WORDS || entry.strategy == WORDS_AND_MEANING {
-        let has_vectors = to.embedder.is_some();
-        entry.strategy = if has_vectors {
-            WORDS_AND_MEANING
-        } else {
-            WORDS
-        }
-        .to_owned();
+        let strategy = match to.embedder {
+            Some(_) => WORDS_AND_MEANING,
+            None => WORDS,
+        };
+        strategy.clone_into(&mut entry.strategy);
     }
     entry.document_count = Some(report.documents);
     entry.chunk_count = Some(report.chunks);

@@ -64,7 +64,9 @@ fn embedder(url: &str, purpose: PurposeStyle, dimension: Option<usize>) -> OpenA
 }
 
 fn aws_config() -> aws_config::SdkConfig {
-    aws_config::SdkConfig::builder().build()
+    aws_config::SdkConfig::builder()
+        .behavior_version(aws_config::BehaviorVersion::latest())
+        .build()
 }
 
 fn texts() -> Vec<String> {
