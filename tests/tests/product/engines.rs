@@ -204,10 +204,10 @@ async fn a_filter_goes_to_the_engine_and_is_checked_on_what_comes_back() {
     .await;
     let world = world_with(&[("wiki", &wiki)]).await;
     let key = world.full_key().await;
-    let search = || {
+    let search = async || {
         let filters = json!({ "domain": "hr", "updated_after": "2026-01-01" });
         let arguments = json!({ "query": "leave", "kb_id": "wiki", "filters": filters });
-        call("retrieve", arguments).key(&key).send(&world)
+        call("retrieve", arguments).key(&key).send(&world).await
     };
     let found = search().await.structured();
     let items = found["items"].as_array().unwrap();
@@ -227,7 +227,7 @@ async fn a_filter_goes_to_the_engine_and_is_checked_on_what_comes_back() {
         &json!({ "error": { "message": "filters: key updated_at is not indexed" } }),
     ));
     let (text, error) = search().await.tool_error();
-    assert_eq!(error["class"], "unsupported_filter", "{error}");
+    assert_eq!(error["code"], "unsupported_filter", "{error}");
     assert!(
         text.contains("`wiki`") && text.contains("updated_at"),
         "{text}"
