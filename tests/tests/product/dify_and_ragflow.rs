@@ -239,7 +239,7 @@ async fn a_filter_that_one_of_them_cannot_apply_ends_the_search_and_names_it() {
         .send(&engines.world)
         .await;
     let (text, error) = answer.tool_error();
-    assert_eq!(error["class"], "unsupported_filter", "{error}");
+    assert_eq!(error["code"], "unsupported_filter", "{error}");
     assert!(
         text.contains("`ragflow`") && text.contains("domain in"),
         "{text}"

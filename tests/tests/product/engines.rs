@@ -227,7 +227,7 @@ async fn a_filter_goes_to_the_engine_and_is_checked_on_what_comes_back() {
         &json!({ "error": { "message": "filters: key updated_at is not indexed" } }),
     ));
     let (text, error) = search().await.tool_error();
-    assert_eq!(error["class"], "unsupported_filter", "{error}");
+    assert_eq!(error["code"], "unsupported_filter", "{error}");
     assert!(
         text.contains("`wiki`") && text.contains("updated_at"),
         "{text}"
