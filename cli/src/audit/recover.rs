@@ -56,7 +56,7 @@ pub(super) async fn recover(
         } else {
             let path = &arguments.file;
             let opened = File::open(path);
-            let cannot = || text!("{path} cannot be read", path = path.display());
+            let cannot = || text!("{file} cannot be read", file = path.display());
             file = BufReader::new(opened.with_context(cannot)?);
             &mut file
         };
