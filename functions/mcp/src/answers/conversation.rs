@@ -3,6 +3,7 @@
 
 use raglan_core::access::EffectiveScope;
 use raglan_core::ids;
+use raglan_core::redact::without_credentials;
 use raglan_rag::generate::Turn;
 use raglan_store::sessions::{CitedPassage, NewTurn, Session, SessionTurn, TURNS_READ};
 use raglan_texts::{Language, text};
@@ -183,7 +184,7 @@ impl Conversation {
         }
     }
 
-    /// The turn that an answer adds to what is kept.
+    /// The turn that an answer adds to what is kept: a key that a caller puts into a question is not.
     ///
     /// # Errors
     /// [`ToolError`] when it cannot be made.
@@ -200,8 +201,8 @@ impl Conversation {
         let services = call.services;
         let now = services.clock.now();
         let turn = SessionTurn {
-            question: question.to_owned(),
-            answer: answer.map(ToOwned::to_owned),
+            question: without_credentials(question).into_owned(),
+            answer: answer.map(|text| without_credentials(text).into_owned()),
             cited,
         };
         let turn_id = ids::time_sortable(now, services.random.as_ref())?;

@@ -261,7 +261,7 @@ mod tests {
                 "domain": "hr", "updated_after": "2026-01-01T00:00:00+01:00",
                 "metadata": { "customer": "Anna", "number": 7 },
             },
-            "history": ["salary of Anna", { "role": "user" }], "verbose": true,
+            "chat": ["salary of Anna", { "role": "user" }], "verbose": true,
         });
         assert_eq!(kept(TextPolicy::Plain, &call), call);
 
@@ -278,14 +278,11 @@ mod tests {
             hashed["filters"]["metadata"][hash("customer").as_str().unwrap()],
             hash("Anna")
         );
-        assert_eq!(
-            hashed[hash("history").as_str().unwrap()][0],
-            hashed["query"]
-        );
+        assert_eq!(hashed[hash("chat").as_str().unwrap()][0], hashed["query"]);
         assert_eq!(hashed[hash("verbose").as_str().unwrap()], true);
 
         let dropped = kept(TextPolicy::Drop, &call).to_string();
-        for word in ["Anna", "a b", "history", "customer", "user", "hmac:", "7"] {
+        for word in ["Anna", "a b", "chat", "customer", "user", "hmac:", "7"] {
             assert!(!dropped.contains(word), "{word} in {dropped}");
         }
         assert!(
