@@ -61,7 +61,7 @@ browser:
 field *bootstrap:
     tests/field/run {{ bootstrap }}
 
-# The backend contract on OpenAI's client and on OGX
+# Checks the backend contract with OpenAI's own client and on OGX.
 engines:
     tests/engines/run
     tests/engines/bedrock
