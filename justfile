@@ -21,6 +21,10 @@ lint:
 test:
     cargo test --workspace
 
+# Sends audit events (default: 100,000) through failing services; none may be lost or doubled.
+audit-faults *events:
+    tests/faults/run {{ events }}
+
 # Runs real MCP clients against the whole system (--quick, --write, --transcript).
 clients *options:
     tests/clients/run {{ options }}

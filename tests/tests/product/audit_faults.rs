@@ -6,12 +6,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use aws_lambda_events::sqs::SqsEvent;
-use futures::future::join_all;
 use raglan_audit::handler::Handler;
 use raglan_cli::local::emulators::{EmulatorOptions, Emulators};
 use raglan_cli::local::event_source::EventSource;
@@ -28,6 +28,7 @@ use raglan_store::audit_table::{Bounds, Slice};
 use raglan_store::dead_letters::REASON;
 use raglan_store::{AuditQueue, AuditTable, AuditWriter, AwsClients, DeadLetterQueue};
 use serde_json::{Value, json};
+use tokio::task::LocalSet;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::Level;
 
@@ -110,6 +111,15 @@ fn key_id(n: u32) -> String {
 /// The number of the event with that identifier.
 fn number_of(event_id: &str) -> usize {
     usize::from_str_radix(event_id.rsplit('-').next().unwrap(), 16).unwrap()
+}
+
+/// Asks until there is an answer: a busy machine is bad weather, too.
+async fn insist<T, E>(call: impl AsyncFn() -> Result<T, E>) -> T {
+    loop {
+        if let Ok(answer) = call().await {
+            return answer;
+        }
+    }
 }
 
 /// What is counted while it runs.
@@ -260,7 +270,8 @@ impl Way {
         let attributes = attributes
             .attribute_names(Name::ApproximateNumberOfMessages)
             .attribute_names(Name::ApproximateNumberOfMessagesNotVisible);
-        let counts = attributes.send().await.unwrap().attributes.unwrap();
+        let answer = insist(async || attributes.clone().send().await).await;
+        let counts = answer.attributes.unwrap();
         counts
             .values()
             .map(|count| count.parse::<u64>().unwrap())
@@ -317,7 +328,8 @@ impl Way {
         loop {
             let receive = self.clear.sqs.receive_message().queue_url(dead_letters);
             let receive = receive.max_number_of_messages(10);
-            let received = receive.message_attribute_names("All").send().await.unwrap();
+            let receive = receive.message_attribute_names("All");
+            let received = insist(async || receive.clone().send().await).await;
             let messages = received.messages.unwrap_or_default();
             if messages.is_empty() {
                 count(&self.progress.redriven, moved);
@@ -331,13 +343,31 @@ impl Way {
                 } else {
                     let url = &self.resources.audit_queue_url;
                     let back = self.clear.sqs.send_message().queue_url(url);
-                    back.message_body(body).send().await.unwrap();
+                    let back = back.message_body(body);
+                    insist(async || back.clone().send().await).await;
                     moved += 1;
                 }
                 let delete = self.clear.sqs.delete_message().queue_url(dead_letters);
                 let delete = delete.receipt_handle(message.receipt_handle().unwrap());
-                delete.send().await.unwrap();
+                insist(async || delete.clone().send().await).await;
             }
+        }
+    }
+
+    /// Waits until nothing is on its way any more, and says so. Returns what was set aside.
+    async fn finish(&self) -> BTreeSet<String> {
+        let mut set_aside = BTreeSet::new();
+        loop {
+            let moved = self.redrive(&mut set_aside).await;
+            let waiting = self.waiting(&self.resources.audit_queue_url).await
+                + self
+                    .waiting(&self.resources.audit_dead_letter_queue_url)
+                    .await;
+            if moved == 0 && waiting == 0 {
+                self.progress.is_over.store(true, Ordering::Relaxed);
+                return set_aside;
+            }
+            sleep(Duration::from_millis(200)).await;
         }
     }
 
@@ -348,7 +378,7 @@ impl Way {
         for line in log.lines().filter(|line| line.contains("AUDIT_NOT_SENT")) {
             let entry: Value = serde_json::from_str(line).unwrap();
             let event = serde_json::from_str(entry["event"].as_str().unwrap()).unwrap();
-            queue.send(&event).await.unwrap();
+            insist(async || queue.send(&event).await).await;
             sent += 1;
         }
         sent
@@ -373,14 +403,14 @@ impl Way {
         let mut times = vec![0_usize; self.events as usize];
         for key in (0..KEYS).map(key_id) {
             for day in DAYS {
-                let head = table.head(&key, day).await.unwrap();
-                let records = table.chain(&key, day).await.unwrap();
+                let head = insist(async || table.head(&key, day).await).await;
+                let records = insist(async || table.chain(&key, day).await).await;
                 let faults = verify(&records, head, head, &[]);
                 let named = faults.iter().map(|fault| format!("{key} {day}: {fault}"));
                 report.faults.extend(named);
                 report.chains += 1;
                 let slice = Slice::Key(&key, day);
-                for record in table.all(slice, Bounds::default()).await.unwrap() {
+                for record in insist(async || table.all(slice, Bounds::default()).await).await {
                     times[number_of(&record.event().event_id)] += 1;
                 }
             }
@@ -433,7 +463,7 @@ async fn run(events: u32) -> Report {
     });
     let (dynamodb, sqs) = weather.await.unwrap();
     let noon = Timestamp::parse(&format!("{}T12:00:00.000Z", DAYS[1])).unwrap();
-    let way = Way {
+    let way = Rc::new(Way {
         events,
         clients: AwsClients::for_local_endpoints(&dynamodb.url, &sqs.url),
         dynamodb,
@@ -442,28 +472,36 @@ async fn run(events: u32) -> Report {
         resources,
         clock: Arc::new(ManualClock::at(noon)),
         progress: Progress::default(),
-    };
+    });
     let began = Instant::now();
-    let mut set_aside = BTreeSet::new();
-    let all = async {
-        join_all((0..SENDERS).map(|sender| way.send(sender))).await;
-        let out_of_the_log = way.recover(&log.text()).await;
-        loop {
-            let moved = way.redrive(&mut set_aside).await;
-            let queues = [
-                &way.resources.audit_queue_url,
-                &way.resources.audit_dead_letter_queue_url,
-            ];
-            let waiting = join_all(queues.map(|url| way.waiting(url))).await;
-            if moved == 0 && waiting == [0, 0] {
-                way.progress.is_over.store(true, Ordering::Relaxed);
-                return out_of_the_log;
-            }
-            sleep(Duration::from_millis(200)).await;
+    // Each instance is a task of its own, on this thread, where the log is captured.
+    let instances = LocalSet::new();
+    let senders: Vec<_> = (0..SENDERS)
+        .map(|sender| {
+            let way = Rc::clone(&way);
+            instances.spawn_local(async move { way.send(sender).await })
+        })
+        .collect();
+    let drains: Vec<_> = (0..DRAINS)
+        .map(|drain| {
+            let way = Rc::clone(&way);
+            instances.spawn_local(async move { way.drain(drain).await })
+        })
+        .collect();
+    let watching = Rc::clone(&way);
+    let memory = instances.spawn_local(async move { watching.watch_memory().await });
+    let ending = async {
+        for sender in senders {
+            sender.await.unwrap();
         }
+        let out_of_the_log = way.recover(&log.text()).await;
+        let set_aside = way.finish().await;
+        for drain in drains {
+            drain.await.unwrap();
+        }
+        (out_of_the_log, set_aside, memory.await.unwrap())
     };
-    let drains = join_all((0..DRAINS).map(|drain| way.drain(drain)));
-    let (out_of_the_log, _, memory_mb) = futures::join!(all, drains, way.watch_memory());
+    let (out_of_the_log, set_aside, memory_mb) = instances.run_until(ending).await;
     let mut report = Report {
         events,
         seconds: began.elapsed().as_secs(),
@@ -478,7 +516,7 @@ async fn run(events: u32) -> Report {
         ..Report::default()
     };
     way.inspect(&mut report).await;
-    report.progress = way.progress;
+    report.progress = Rc::into_inner(way).unwrap().progress;
     emulators.shutdown().await;
     services.shutdown_background();
     report
