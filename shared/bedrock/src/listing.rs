@@ -375,9 +375,8 @@ fn format(filename: &str) -> &str {
         Some("md" | "markdown") => "markdown",
         Some("htm" | "html") => "html",
         Some("pdf") => "pdf",
-        Some("txt") | None => "text",
-        Some(other) if other.len() <= 10 && !other.contains('/') => other,
-        Some(_) => "text",
+        Some(other) if other != "txt" && other.len() <= 10 && !other.contains('/') => other,
+        _ => "text",
     }
 }
 
