@@ -147,9 +147,9 @@ fn with_citations(
                 passages.push(passage);
                 passages.len() - 1
             });
-            let marker = format!("[{}]", at + 1);
-            if !marked.ends_with(&marker) {
-                marked.push_str(&marker);
+            let number = format!("[{}]", at + 1);
+            if !marked.ends_with(&number) {
+                marked.push_str(&number);
             }
         }
     }

@@ -134,10 +134,10 @@ impl BedrockBackend {
         knowledge_base: &str,
         deadline: &Deadline,
     ) -> Result<Kind, CallError> {
-        use aws_sdk_bedrockagent::types::KnowledgeBaseType as Type;
+        use aws_sdk_bedrockagent::types::{KnowledgeBaseConfiguration, KnowledgeBaseType as Type};
         let described = self.get_knowledge_base(knowledge_base, deadline).await?;
         let configuration = described.knowledge_base_configuration();
-        let kind = match configuration.map(|configuration| configuration.r#type()) {
+        let kind = match configuration.map(KnowledgeBaseConfiguration::r#type) {
             Some(Type::Managed) => Kind::Managed,
             Some(Type::Sql) => Kind::Sql,
             _ => Kind::Vector,

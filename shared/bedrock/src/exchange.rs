@@ -272,12 +272,6 @@ impl Failure {
                 let message = told;
                 (CallError::Rejected { status, message }, Blame::Request)
             }
-            "AccessDeniedException"
-            | "UnrecognizedClientException"
-            | "InvalidSignatureException"
-            | "IncompleteSignatureException"
-            | "MissingAuthenticationTokenException"
-            | "ExpiredTokenException" => (BackendError::Refused(told).into(), Blame::Request),
             // The service itself is well: the store, the function or the model behind it is not ready.
             "ConflictException"
             | "DependencyFailedException"
@@ -287,6 +281,7 @@ impl Failure {
             // Something else answered in the service's place.
             _ if status < 400 => (BackendError::UnreadableAnswer(told).into(), Blame::Request),
             _ if status >= 500 => (BackendError::Unavailable(told).into(), Blame::Service),
+            // Rights, credentials, and whatever else trying again does not mend.
             _ => (BackendError::Refused(told).into(), Blame::Request),
         };
         Self { error, blame }

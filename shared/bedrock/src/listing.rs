@@ -1,9 +1,10 @@
 //! What there is: knowledge bases, their data sources, documents and ingestion jobs.
 
 use aws_sdk_bedrockagent::types::{
-    DocumentIdentifier, DocumentStatus, IngestionJob, IngestionJobSortBy,
+    CustomDocumentIdentifier, DocumentIdentifier, DocumentStatus, IngestionJob, IngestionJobSortBy,
     IngestionJobSortByAttribute, IngestionJobStatus, IngestionJobSummary,
-    KnowledgeBaseDocumentDetail, KnowledgeBaseStatus, SortOrder,
+    KnowledgeBaseDocumentDetail, KnowledgeBaseStatus, S3Location, SortOrder,
+    VectorKnowledgeBaseConfiguration,
 };
 use aws_smithy_types::DateTime;
 use futures::future::join_all;
@@ -365,8 +366,8 @@ fn document(detail: &KnowledgeBaseDocumentDetail) -> Option<Document> {
 }
 
 fn identity(identifier: &DocumentIdentifier) -> Option<&str> {
-    let object = identifier.s3().map(|object| object.uri());
-    object.or_else(|| identifier.custom().map(|custom| custom.id()))
+    let object = identifier.s3().map(S3Location::uri);
+    object.or_else(|| identifier.custom().map(CustomDocumentIdentifier::id))
 }
 
 fn format(filename: &str) -> &str {
@@ -375,9 +376,8 @@ fn format(filename: &str) -> &str {
         Some("md" | "markdown") => "markdown",
         Some("htm" | "html") => "html",
         Some("pdf") => "pdf",
-        Some("txt") | None => "text",
-        Some(other) if other.len() <= 10 && !other.contains('/') => other,
-        Some(_) => "text",
+        Some(other) if other != "txt" && other.len() <= 10 && !other.contains('/') => other,
+        _ => "text",
     }
 }
 
@@ -391,7 +391,7 @@ fn embedding(
     let vector = configuration.vector_knowledge_base_configuration();
     let managed = configuration.managed_knowledge_base_configuration();
     let arn = vector
-        .map(|vector| vector.embedding_model_arn())
+        .map(VectorKnowledgeBaseConfiguration::embedding_model_arn)
         .or_else(|| managed?.embedding_model_arn());
     let details = vector
         .and_then(|vector| vector.embedding_model_configuration())
