@@ -1,7 +1,7 @@
 //! Several knowledge bases on several engines as one search: what each engine is asked for, what is
 //! made of what it answers, and what the caller is told of it.
 
-use raglan_rag::backend::{Comparison, Condition, Note};
+use raglan_rag::backend::{Comparison, Condition, Note, Passage};
 use serde_json::{Value, json};
 
 use crate::support::{Behaviour, ScriptedEngine, World, call, passage};
@@ -268,4 +268,42 @@ async fn many_failing_knowledge_bases_do_not_fill_the_result_with_warnings() {
     let warnings = found["warnings"].as_array().unwrap();
     assert_eq!(warnings.len(), 21);
     assert_eq!(warnings[20], "5 more warnings are left out.");
+}
+
+#[tokio::test]
+async fn an_engine_that_panics_takes_no_other_engines_passages_with_it() {
+    let world = world_with_two_engines().await;
+    let key = world.full_key().await;
+    world.engine.order("script", Behaviour::Panics);
+    say(&world, "poor", &[4]);
+    let arguments = json!({ "query": "leave", "kb_id": ["script", "poor"] });
+    let found = call("retrieve", arguments)
+        .key(&key)
+        .send(&world)
+        .await
+        .structured();
+    assert_eq!(found["status"], "partial");
+    assert_eq!(ids(&found), ["passage-4"]);
+    let warning = "Knowledge base `script` did not answer; its passages are missing here.";
+    assert_eq!(found["warnings"], json!([warning]));
+}
+
+#[tokio::test]
+async fn passages_below_min_score_are_left_out_and_counted_whatever_the_engine_gives() {
+    let world = world_with_two_engines().await;
+    let key = world.full_key().await;
+    let scored = |number, score| Passage {
+        score,
+        ..passage(number, "Leave.")
+    };
+    let passages = vec![scored(1, 0.9), scored(2, 0.2), scored(3, f32::NAN)];
+    world.engine.order("script", Behaviour::Passages(passages));
+    let arguments = json!({ "query": "leave", "kb_id": "script", "min_score": 0.5 });
+    let found = call("retrieve", arguments)
+        .key(&key)
+        .send(&world)
+        .await
+        .structured();
+    assert_eq!(ids(&found), ["passage-1"]);
+    assert_eq!(found["below_threshold"], 2);
 }

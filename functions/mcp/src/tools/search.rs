@@ -1,5 +1,8 @@
 //! What `retrieve` and `ask` have in common: the arguments that say where to look, and the looking.
 
+use std::panic::{AssertUnwindSafe, resume_unwind};
+
+use futures::FutureExt as _;
 use futures::future::join_all;
 use raglan_core::catalog::{KnowledgeBase, KnowledgeBaseId};
 use raglan_rag::backend::{BackendError, Filters, Note, Retrieval, RetrieveRequest};
@@ -98,6 +101,9 @@ impl Search {
     /// # Errors
     /// [`ToolError`] when the caller may not, when an engine cannot apply a filter, or when no engine
     /// gave an answer. Where some did and some did not, the latter are in [`Found::warnings`].
+    ///
+    /// # Panics
+    /// When an engine panics and no other one gave an answer.
     pub async fn run(&self, call: &ToolCall<'_>) -> Result<Found, ToolError> {
         let language = call.services.language;
         let scope = call.scope().await?;
@@ -105,15 +111,26 @@ impl Search {
         if selected.is_empty() {
             return Err(raglan_core::access::Denial::KnowledgeBase.into());
         }
-        let answers = join_all(selected.iter().map(|kb| self.ask_one(call, kb))).await;
+        let ask = |&kb| AssertUnwindSafe(self.ask_one(call, kb)).catch_unwind();
+        let answers = join_all(selected.iter().map(ask)).await;
         let mut found = Found {
             top_k_clamped: self.top_k_clamped,
             asked: selected.iter().map(|kb| kb.id.to_string()).collect(),
             ..Found::default()
         };
-        let (mut results, mut failures) = (Vec::new(), Vec::new());
+        let (mut results, mut failures, mut panicked) = (Vec::new(), Vec::new(), None);
         for (knowledge_base, answer) in selected.iter().zip(answers) {
             let kb_id = &knowledge_base.id;
+            let answer = match answer {
+                Ok(answer) => answer,
+                Err(panic) => {
+                    tracing::error!(%kb_id, "an engine panicked");
+                    found.partial = true;
+                    found.warnings.push(no_answer(kb_id, language));
+                    panicked = Some(panic);
+                    continue;
+                }
+            };
             match answer {
                 Ok(answer) => {
                     found.top_k_clamped |= answer.top_k_clamped;
@@ -136,6 +153,9 @@ impl Search {
                     failures.push((kb_id, error));
                 }
             }
+        }
+        if let (true, Some(panic)) = (results.is_empty(), panicked) {
+            resume_unwind(panic);
         }
         cut_warnings(&mut found.warnings, language);
         let mut failures = failures.into_iter().peekable();
@@ -169,6 +189,7 @@ impl Search {
         let work = backend.retrieve(&knowledge_base.backend.id, &request, &engine_call);
         let mut retrieval = call.wait_for(work).await?;
         drop_what_breaks(&self.filters, abilities.tells_metadata, &mut retrieval);
+        drop_what_scores_below(self.min_score, &mut retrieval);
         retrieval.passages.truncate(request.top_k);
         // More of a text than a result may have is never shown.
         let most_bytes = call.services.max_result.bytes;
@@ -181,6 +202,14 @@ impl Search {
             top_k_clamped: request.top_k < self.top_k,
         })
     }
+}
+
+/// Leaves out what the engine should have left out.
+fn drop_what_scores_below(min_score: Option<f32>, retrieval: &mut Retrieval) {
+    let Some(least) = min_score else { return };
+    let given = retrieval.passages.len();
+    retrieval.passages.retain(|passage| passage.score >= least);
+    retrieval.below_threshold += (given - retrieval.passages.len()) as u64;
 }
 
 /// What one engine found.
@@ -228,12 +257,16 @@ fn did_not_answer(kb_id: &KnowledgeBaseId, error: &ToolError, language: Language
             kb_id
         )
     } else {
-        text!(
-            language,
-            "Knowledge base `{kb_id}` did not answer; its passages are missing here.",
-            kb_id
-        )
+        no_answer(kb_id, language)
     }
+}
+
+fn no_answer(kb_id: &KnowledgeBaseId, language: Language) -> String {
+    text!(
+        language,
+        "Knowledge base `{kb_id}` did not answer; its passages are missing here.",
+        kb_id
+    )
 }
 
 /// A warning about what an engine did otherwise than asked.
