@@ -127,6 +127,9 @@ def check(system, name, answer, status):
     got, _, body, note = answer.http()
     if got != status:
         sys.exit(f"{system}: {name} was answered with {got} instead of {status}: {body[:300]} {note}")
+    # A search that is refused would be a cheap one.
+    if name in ("retrieve", "call") and ('"error":' in body or '"isError":true' in body):
+        sys.exit(f"{system}: {name} failed: {body[:300]}")
 
 
 def spread(values, digits):
