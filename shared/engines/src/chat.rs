@@ -1,6 +1,6 @@
 //! Answers from a language model behind an endpoint that is compatible with OpenAI's Chat Completions
 //! (`POST /chat/completions`, <https://platform.openai.com/docs/api-reference/chat/create>): OpenAI, Azure,
-//! Qwen, DeepSeek, GLM, vLLM, Ollama, LiteLLM and others.
+//! Qwen, `DeepSeek`, GLM, vLLM, Ollama, LiteLLM and others.
 
 use futures::future::BoxFuture;
 use raglan_rag::backend::{BackendError, EngineCall};
