@@ -97,7 +97,7 @@ impl EventSource {
         E: Display,
     {
         let mut messages = self.receive(wait_seconds).await?;
-        while messages.len() % REQUEST_SIZE == 0
+        while messages.len().is_multiple_of(REQUEST_SIZE)
             && !messages.is_empty()
             && messages.len() < BATCH_SIZE
         {
