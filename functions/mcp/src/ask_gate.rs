@@ -218,20 +218,21 @@ impl AskGate {
         held: Held,
         done: Option<(&ToolOutput, Option<NewTurn>)>,
     ) -> bool {
-        let place = async {
+        // Boxed, because the SDK's futures are large and would be part of every call's.
+        let place = Box::pin(async {
             match &held.lease {
                 Some(lease) => self.leases.give_back(lease).await,
                 None => Ok(()),
             }
-        };
-        let results = async {
+        });
+        let results = Box::pin(async {
             match (&held.claim, done) {
                 (Some(claim), Some((output, turn))) => self.keep(call, claim, output, turn).await,
                 (Some(claim), None) => self.results.free(claim).await,
                 (None, Some((_, Some(turn)))) => call.services.sessions.append(turn).await,
                 (None, _) => Ok(()),
             }
-        };
+        });
         // A store that hangs must not cost the answer that is there.
         let time = call.time_left().max(RESERVED_FOR_SETTLING);
         let settled = async { tokio::join!(place, results) };

@@ -53,7 +53,7 @@ impl Embedder for Model {
         self.name
     }
 
-    fn prefix(&self, _: Purpose) -> &str {
+    fn prefix(&self, _: Purpose) -> &'static str {
         ""
     }
 

@@ -370,7 +370,8 @@ mod tests {
         assert_eq!(sessions.latest(session, NOW).await.unwrap(), []);
 
         store.keep(&second, "the result", new_turn()).await.unwrap();
-        assert_eq!(sessions.latest(session, NOW).await.unwrap(), [turn.clone()]);
+        let latest = sessions.latest(session, NOW).await.unwrap();
+        assert_eq!(latest, std::slice::from_ref(&turn));
         let done = Claimed::Done("the result".to_owned());
         assert_eq!(claim(&store, call(&key, "a"), "3", NOW).await, done);
     }

@@ -127,8 +127,8 @@ async fn what_the_table_is_away_for_is_tried_again_and_comes_again_when_there_is
         tokio::time::sleep(Duration::from_millis(300)).await;
         world.dynamodb.open();
     };
-    let handled = handler.handle(batch(&bodies), AUDIT_TIMEOUT);
-    let (response, ()) = futures::join!(handled, comes_back);
+    let settling = handler.handle(batch(&bodies), AUDIT_TIMEOUT);
+    let (response, ()) = futures::join!(settling, comes_back);
     assert_eq!(response.batch_item_failures.len(), 0);
     assert_eq!(world.audit_items().await.len(), 2);
 }

@@ -43,6 +43,7 @@ pub enum Conversation {
 }
 
 /// JSON Schema of `session_id`.
+#[must_use]
 pub fn session_id_schema(language: Language) -> Value {
     json!({
         "type": "string", "minLength": 1, "maxLength": SESSION_ID_MAX_CHARS,
@@ -55,6 +56,7 @@ pub fn session_id_schema(language: Language) -> Value {
 }
 
 /// JSON Schema of `history`.
+#[must_use]
 pub fn history_schema(language: Language) -> Value {
     json!({
         "type": "array", "maxItems": HISTORY_MAX_ITEMS,

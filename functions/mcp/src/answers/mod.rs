@@ -272,6 +272,7 @@ impl Writer {
 }
 
 /// An answer that an engine wrote itself, judged as a model's is.
+#[must_use]
 pub fn written_by_engine(
     written: EngineText,
     call: &ToolCall<'_>,

@@ -222,16 +222,13 @@ impl Search {
         } else {
             None
         };
-        let (mut retrieval, mut written) = match answer {
-            Some(answer) => {
-                let model = answer.model;
-                let written = answer.text.map(|text| EngineText { text, model });
-                (answer.retrieval, written)
-            }
-            None => {
-                let work = backend.retrieve(id, &request, &engine_call);
-                (call.wait_for(work).await?, None)
-            }
+        let (mut retrieval, mut written) = if let Some(answer) = answer {
+            let model = answer.model;
+            let written = answer.text.map(|text| EngineText { text, model });
+            (answer.retrieval, written)
+        } else {
+            let work = backend.retrieve(id, &request, &engine_call);
+            (call.wait_for(work).await?, None)
         };
         let given = retrieval.passages.len();
         drop_what_breaks(&self.filters, abilities.tells_metadata, &mut retrieval);

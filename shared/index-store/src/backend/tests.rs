@@ -12,7 +12,7 @@ use crate::testing::{BUCKET, FakeS3, Trouble, id, write_index};
 
 const REFRESH_SECONDS: i64 = 60;
 /// Long enough for everything that is meant to end.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 struct Scene {
     s3: FakeS3,

@@ -154,7 +154,7 @@ impl FakeS3 {
         };
         match parts.method {
             Method::GET if key.is_empty() => state.list(parts.uri.query().unwrap_or_default()),
-            Method::GET => state.read(key, header(IF_NONE_MATCH)),
+            Method::GET => state.read(key, header(IF_NONE_MATCH).as_deref()),
             Method::PUT => {
                 let announced = parts
                     .headers
@@ -187,15 +187,15 @@ impl State {
         Some(format!("\"{}\"", STANDARD.encode(&digest[..16])))
     }
 
-    fn read(&self, key: &str, known_etag: Option<String>) -> Response<Body> {
+    fn read(&self, key: &str, known_etag: Option<&str>) -> Response<Body> {
         let Some((body, _)) = self.objects.get(key) else {
             return error(404, "NoSuchKey");
         };
         let etag = self.etag(key).unwrap();
-        if known_etag.as_ref() == Some(&etag) {
+        if known_etag == Some(etag.as_str()) {
             return answer(304, "");
         }
-        let is_archive = key.ends_with(".lz4");
+        let is_archive = key.rsplit_once('.').is_some_and(|(_, kind)| kind == "lz4");
         let mut body = body.clone();
         if is_archive && self.trouble == Trouble::Altered {
             let mut bytes = body.to_vec();

@@ -301,11 +301,11 @@ struct CountingModel {
 }
 
 impl Embedder for CountingModel {
-    fn model(&self) -> &str {
+    fn model(&self) -> &'static str {
         "counting"
     }
 
-    fn prefix(&self, _: Purpose) -> &str {
+    fn prefix(&self, _: Purpose) -> &'static str {
         ""
     }
 

@@ -108,13 +108,13 @@ impl World {
 
     /// A system whose MCP function is configured by `change`.
     pub async fn configured(change: impl FnOnce(&mut Config)) -> Self {
-        Self::without_knowledge(change).await.with_knowledge().await
+        // Boxed, because every test's future would hold it.
+        Box::pin(async { Self::without_knowledge(change).await.with_knowledge().await }).await
     }
 
     /// The same, with its tables in files below [`World::state_dir`].
     pub async fn on_disk(change: impl FnOnce(&mut Config)) -> Self {
-        let world = Self::begin(true, change).await;
-        world.with_knowledge().await
+        Box::pin(async { Self::begin(true, change).await.with_knowledge().await }).await
     }
 
     async fn with_knowledge(self) -> Self {
