@@ -549,7 +549,8 @@ async fn in_bad_weather_a_hundred_thousand_events_arrive_once_in_bounded_memory(
     let report = Box::pin(run(events)).await;
     println!("{report}");
     check(&report);
-    // What a queue of bounded length needs is there after two tenths.
-    let (warm, greatest) = (report.memory_mb[1], report.memory_mb.iter().max().unwrap());
+    // What a queue of bounded length needs is there after two tenths. A short run jumps over some.
+    let warm = report.memory_mb[1..].iter().find(|mb| **mb > 0).unwrap();
+    let greatest = report.memory_mb.iter().max().unwrap();
     assert!(*greatest <= warm + 100, "{report}");
 }
