@@ -16,6 +16,10 @@ use sha2::{Digest, Sha256};
 use tracing::Level;
 
 /// Everything that an operator can set. See `docs/configuration.md`.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "independent switches, each a variable of its own"
+)]
 #[derive(Debug, Clone)]
 pub struct Config {
     /// `KEYS_TABLE`: name of the table of API keys.

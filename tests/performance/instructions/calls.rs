@@ -56,7 +56,7 @@ impl Call {
     pub async fn send(self, app: &App, key: &str) -> anyhow::Result<()> {
         let event = self.event(key)?.to_string();
         let mut context = Context::default();
-        context.request_id = "00000000-0000-4000-8000-000000000001".to_owned();
+        "00000000-0000-4000-8000-000000000001".clone_into(&mut context.request_id);
         let request = lambda_http::request::from_str(&event)?.with_lambda_context(context);
         let answer = lambda::handle(app, request).await;
         let (status, expected) = (answer.status().as_u16(), self.status());

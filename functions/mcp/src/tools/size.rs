@@ -108,6 +108,7 @@ pub fn beginning(text: &str, max_bytes: usize, max_tokens: usize) -> &str {
 /// Greek sentences 1.0 to 5.8 times, because the vocabularies differ as much. Base64 (0.73), Thai
 /// (0.83 for one of them) and rare ideographs (0.60) are the known texts that it takes for shorter
 /// than they are.
+#[must_use]
 pub fn estimated_tokens(text: &str) -> usize {
     let weights = text
         .bytes()
@@ -119,15 +120,18 @@ pub fn estimated_tokens(text: &str) -> usize {
 /// tells the length of a character by its first byte (RFC 3629 §3), and the weights follow the length.
 static HUNDREDTHS: [u16; 256] = {
     let mut weights = [0; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        weights[byte] = match byte {
-            0x00..=0x7f => hundredths(byte as u8 as char),
+    let mut byte: u8 = 0;
+    loop {
+        weights[byte as usize] = match byte {
+            0x00..=0x7f => hundredths(byte as char),
             0x80..=0xbf => 0,
             0xc0..=0xdf => hundredths('\u{80}'),
             0xe0..=0xef => hundredths('\u{800}'),
             _ => hundredths('\u{10000}'),
         };
+        if byte == u8::MAX {
+            break;
+        }
         byte += 1;
     }
     weights
