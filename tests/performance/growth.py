@@ -98,7 +98,7 @@ def main():
     from measure import machine, message, our_environment, tool_call
 
     environment = read_environment(arguments.env_file)
-    settings, count = ({"rounds": 1}, 40) if arguments.quick else ({"rounds": 3}, 200)
+    settings, count = ({"rounds": 3}, 40) if arguments.quick else ({"rounds": 3}, 200)
     run = str(time.time_ns())
     with StandIns(environment) as stand_ins:
         # Large answers are not cut, so that what grows is what is asked for.

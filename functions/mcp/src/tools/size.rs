@@ -120,7 +120,7 @@ pub fn estimated_tokens(text: &str) -> usize {
 /// tells the length of a character by its first byte (RFC 3629 §3), and the weights follow the length.
 static HUNDREDTHS: [u16; 256] = {
     let mut weights = [0; 256];
-    let mut byte = 0_u8;
+    let mut byte: u8 = 0;
     loop {
         weights[byte as usize] = match byte {
             0x00..=0x7f => hundredths(byte as char),
@@ -130,7 +130,7 @@ static HUNDREDTHS: [u16; 256] = {
             _ => hundredths('\u{10000}'),
         };
         if byte == u8::MAX {
-            break weights;
+            break;
         }
         byte += 1;
     }
