@@ -134,6 +134,7 @@ static HUNDREDTHS: [u16; 256] = {
         }
         byte += 1;
     }
+    weights
 };
 
 /// A character's share of a token.
