@@ -81,6 +81,9 @@ USERS = {
         {"claim": [MCP], "keep": [MCP], "free": [MCP]},
     ),
     "shared/store/src/sessions.rs": ("StateTable", {"append": [MCP], "latest": [MCP]}),
+    # The credentials of engines and of the model that writes answers; `raglan kb discover` reads them
+    # with whatever rights its operator has.
+    "shared/engines/src/credentials.rs": (None, {"secret": [MCP], "parameter": [MCP]}),
     "shared/store/src/leases.rs": ("StateTable", {"try_take": [MCP], "give_back": [MCP]}),
     "shared/store/src/limits.rs": ("StateTable", {"write": [MCP]}),
     "shared/store/src/usage.rs": ("StateTable", {"of": [ADMINISTRATOR]}),
