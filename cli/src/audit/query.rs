@@ -50,6 +50,9 @@ pub(super) async fn query(
         }
     }
     let shown = latest.len();
+    if shown == 0 && !session.json {
+        session.console.note(text!("no events fit"));
+    }
     if u64::try_from(shown)? < count {
         session.console.note(text!(
             "These are the latest {shown} of {count} events; --limit shows more, and `raglan audit \

@@ -1,6 +1,6 @@
 //! How an event is shown: a row for people, one line of JSON or CSV for programs.
 
-use raglan_core::audit::AuditEvent;
+use raglan_core::audit::{AuditEvent, EventPhase};
 use raglan_core::audit_chain::{HASH, SEQUENCE};
 use raglan_store::AuditRecord;
 use raglan_store::audit_table::STORAGE_ATTRIBUTES;
@@ -56,6 +56,10 @@ pub fn line(event: &AuditEvent) -> String {
 }
 
 fn result(event: &AuditEvent) -> String {
+    // What a strict trail says before a call; the outcome has an event of its own.
+    if event.administration.is_none() && event.phase == EventPhase::Intent {
+        return text!("intent").to_owned();
+    }
     match (
         &event.administration,
         &event.error_class,

@@ -334,7 +334,10 @@ impl<'a> Delivery<'a> {
                 lines.push(labelled(&[(text!("replaces"), value)]));
             }
             lines.push(match &written_to {
-                Some(path) => text!("\nThe key is in {path}, and nowhere else.", path),
+                Some(path) => text!(
+                    "\nThe key is the first line of {path}, and nowhere else.",
+                    path
+                ),
                 None => text!(
                     "\nThe key, shown this once:\n\n{key}",
                     key = self.secret.text().trim_end()

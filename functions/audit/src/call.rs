@@ -4,10 +4,27 @@ use std::time::Duration;
 
 use aws_lambda_events::event::sqs::{SqsBatchResponse, SqsEvent};
 use raglan_core::audit_chain::Digest;
+use raglan_core::clock::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::closing::{Closer, ClosingError};
 use crate::handler::Handler;
+
+/// How long a call may take where the platform does not say; the template's timeout is longer.
+const TIME_WITHOUT_DEADLINE: Duration = Duration::from_secs(25);
+
+/// From `now` until the platform ends the call, at `deadline_ms` since 1970.
+///
+/// A deadline that has already passed is taken as unknown: `cargo lambda watch` sends a duration
+/// where Lambda sends a moment.
+#[must_use]
+pub fn time_left(deadline_ms: u64, now: Timestamp) -> Duration {
+    let now_ms = u64::try_from(now.epoch_ms()).unwrap_or(0);
+    match deadline_ms.checked_sub(now_ms) {
+        None | Some(0) => TIME_WITHOUT_DEADLINE,
+        Some(left_ms) => Duration::from_millis(left_ms),
+    }
+}
 
 /// A call, as its caller writes it.
 #[derive(Debug, Clone, Deserialize)]
@@ -97,6 +114,16 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_deadline_in_the_past_is_taken_as_unknown() {
+        let now = Timestamp::from_epoch_seconds(1_800_000_000);
+        let left = |deadline_ms| time_left(deadline_ms, now);
+        assert_eq!(left(1_800_000_010_000), Duration::from_secs(10));
+        for deadline_ms in [0, 600_000, 1_800_000_000_000] {
+            assert_eq!(left(deadline_ms), TIME_WITHOUT_DEADLINE);
+        }
+    }
 
     #[test]
     fn the_queue_and_the_schedule_are_told_apart() {

@@ -2,11 +2,10 @@
 
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
 use lambda_runtime::{LambdaEvent, service_fn};
 use raglan_audit::archive::{Archive, Bucket};
-use raglan_audit::call::{Call, Function};
+use raglan_audit::call::{Call, Function, time_left};
 use raglan_audit::closing::Closer;
 use raglan_audit::config::Config;
 use raglan_audit::handler::Handler;
@@ -48,7 +47,7 @@ async fn main() -> ExitCode {
         closer,
     };
     let service = service_fn(move |event: LambdaEvent<Call>| async move {
-        let time_left = time_until(event.context.deadline);
+        let time_left = time_left(event.context.deadline, SystemClock.now());
         let answer = function.handle(event.payload, time_left).await;
         answer.map_err(|error| error.to_string())
     });
@@ -59,10 +58,4 @@ async fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-/// From now until `deadline`, in milliseconds since 1970.
-fn time_until(deadline: u64) -> Duration {
-    let now = u64::try_from(SystemClock.now().epoch_ms()).unwrap_or(0);
-    Duration::from_millis(deadline.saturating_sub(now))
 }

@@ -344,16 +344,16 @@ pub fn parse(text: &str) -> Result<Configurations, Vec<String>> {
 }
 
 fn configuration(fields: &mut Fields<'_>) -> Option<Configuration> {
-    let kind = match fields.required_text("type")?.as_str() {
+    let kind = match fields.deciding_text("type")?.as_str() {
         "openai" => Kind::OpenAi(OpenAiSettings {
-            url: url(fields)?,
+            url: url(fields),
             credential_header: credential_header(fields),
             rewrite_query: fields.switch("rewrite_query", false),
             ranker: fields.text("ranker"),
             tells_metadata: fields.switch("tells_metadata", true),
         }),
         "dify" => Kind::Dify(DifySettings {
-            url: url(fields)?,
+            url: url(fields),
             search_method: fields.word(
                 "search_method",
                 &[
@@ -366,12 +366,12 @@ fn configuration(fields: &mut Fields<'_>) -> Option<Configuration> {
             rerank: rerank_model(fields),
         }),
         "dify_external" => Kind::DifyExternal(DifyExternalSettings {
-            url: url(fields)?,
+            url: url(fields),
             knowledge_bases: listed_knowledge_bases(fields),
             tells_metadata: fields.switch("tells_metadata", true),
         }),
         "ragflow" => Kind::RagFlow(RagFlowSettings {
-            url: url(fields)?,
+            url: url(fields),
             vector_weight: fields.decimal("vector_weight", 0.0, 1.0),
             rerank: fields.text("rerank"),
             keyword: fields.switch("keyword", false),
@@ -459,21 +459,16 @@ fn guardrail(fields: &mut Fields<'_>) -> Option<BedrockGuardrail> {
     Some(BedrockGuardrail { id, version })
 }
 
-fn url(fields: &mut Fields<'_>) -> Option<EngineUrl> {
+/// Where that is a problem, a place that nobody asks: the other fields are read all the same, so that
+/// all their problems are told at once.
+fn url(fields: &mut Fields<'_>) -> EngineUrl {
     let text = fields.required_text("url");
-    let url = text.map(|text| EngineUrl::parse(&text));
-    match url {
-        Some(Ok(url)) => Some(url),
-        Some(Err(expected)) => {
-            fields.give_up("url", expected);
-            None
-        }
-        // What else is wrong would be reported as unknown fields.
-        None => {
-            fields.forgive();
-            None
-        }
+    match text.map(|text| EngineUrl::parse(&text)) {
+        Some(Ok(url)) => return url,
+        Some(Err(expected)) => fields.problem("url", &format!("expected {expected}")),
+        None => {}
     }
+    EngineUrl("https://nowhere.invalid".to_owned())
 }
 
 fn credential(fields: &mut Fields<'_>) -> Option<CredentialReference> {

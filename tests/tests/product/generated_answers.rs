@@ -77,7 +77,7 @@ async fn a_models_answer_has_checked_citations_and_says_who_wrote_it() {
       },
       "trust": "untrusted",
       "warnings": [
-        "Citations that named no passage were taken out of the answer: 1."
+        "Citations that named no passage were taken out of the answer (1 in all)."
       ],
       "security": {
         "trust": "untrusted",

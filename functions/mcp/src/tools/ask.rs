@@ -262,7 +262,7 @@ impl Answer {
         if answer.invented > 0 {
             warnings.push(text!(
                 language,
-                "Citations that named no passage were taken out of the answer: {count}.",
+                "Citations that named no passage were taken out of the answer ({count} in all).",
                 count = answer.invented
             ));
         }

@@ -130,10 +130,10 @@ pub fn parse(text: &str) -> Result<Option<AnswerConfiguration>, Vec<String>> {
 }
 
 fn configuration(fields: &mut Fields<'_>) -> Option<AnswerConfiguration> {
-    let model = match fields.required_text("type")?.as_str() {
+    let model = match fields.deciding_text("type")?.as_str() {
         "extractive" => return None,
-        "openai" => Model::Chat(chat(fields)?),
-        "bedrock" => Model::Bedrock(converse(fields)?),
+        "openai" => Model::Chat(chat(fields)),
+        "bedrock" => Model::Bedrock(converse(fields)),
         _ => {
             fields.give_up("type", "extractive, openai or bedrock");
             return None;
@@ -149,11 +149,10 @@ fn configuration(fields: &mut Fields<'_>) -> Option<AnswerConfiguration> {
     })
 }
 
-fn chat(fields: &mut Fields<'_>) -> Option<ChatSettings> {
-    let url = url(fields)?;
-    Some(ChatSettings {
-        url,
-        model: fields.required_text("model")?,
+fn chat(fields: &mut Fields<'_>) -> ChatSettings {
+    ChatSettings {
+        url: url(fields),
+        model: fields.required_text("model").unwrap_or_default(),
         credential: credential(fields),
         credential_header: credential_header(fields),
         limits: ExchangeLimits {
@@ -163,11 +162,11 @@ fn chat(fields: &mut Fields<'_>) -> Option<ChatSettings> {
         },
         max_tokens_field: fields.word("max_tokens_field", &["max_tokens", "max_completion_tokens"]),
         parameters: parameters(fields),
-    })
+    }
 }
 
-fn converse(fields: &mut Fields<'_>) -> Option<ConverseSettings> {
-    let model = fields.required_text("model")?;
+fn converse(fields: &mut Fields<'_>) -> ConverseSettings {
+    let model = fields.required_text("model").unwrap_or_default();
     let guardrail = fields.object("guardrail").and_then(|mut inner| {
         let read = (inner.required_text("id"), inner.required_text("version"));
         inner.finish();
@@ -176,12 +175,12 @@ fn converse(fields: &mut Fields<'_>) -> Option<ConverseSettings> {
         };
         Some(Guardrail { id, version })
     });
-    Some(ConverseSettings {
+    ConverseSettings {
         model,
         region: fields.text("region"),
         guardrail,
         attempt_timeout: request_timeout(fields),
-    })
+    }
 }
 
 fn request_timeout(fields: &mut Fields<'_>) -> Duration {

@@ -55,10 +55,14 @@ impl<'a> Fields<'a> {
     pub(super) fn required_text(&mut self, name: &str) -> Option<String> {
         if !self.values.contains_key(name) {
             self.problem(name, "is missing");
-            self.forgive();
             return None;
         }
-        let text = self.text(name);
+        self.text(name)
+    }
+
+    /// A text that decides what the other fields mean.
+    pub(super) fn deciding_text(&mut self, name: &str) -> Option<String> {
+        let text = self.required_text(name);
         if text.is_none() {
             self.forgive();
         }

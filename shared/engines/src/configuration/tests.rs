@@ -99,6 +99,27 @@ fn one_line_names_every_bad_field_and_no_value() {
 }
 
 #[test]
+fn a_bad_url_hides_no_other_problem_and_no_value_is_told() {
+    let told = problems(
+        r#"{"x": {"type": "openai", "url": "http://wiki.example/v1", "credential": "sk-123secret", "tieout": 3},
+            "y": {"type": "dify", "rerank": 1}}"#,
+    );
+    for place in [
+        "x.url:",
+        "x.credential:",
+        "x.\"tieout\"",
+        "y.url:",
+        "y.rerank:",
+    ] {
+        assert!(told.contains(place), "{place} is missing: {told}");
+    }
+    assert!(
+        !told.contains("sk-123secret") && !told.contains("wiki.example"),
+        "{told}"
+    );
+}
+
+#[test]
 fn what_is_no_json_is_named_by_its_place_only() {
     assert_eq!(
         problems("{\"a\": hunter2}"),
