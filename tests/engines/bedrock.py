@@ -1,7 +1,7 @@
 """A knowledge base of Bedrock in MiniStack, and what raglan makes of it.
 
     bedrock.py prepare AWS_URL          makes it and prints its identifier
-    bedrock.py check MCP_URL KEY        asks raglan about the knowledge base `handbook`
+    bedrock.py check MCP_URL KEY        asks raglan about the knowledge base `staff`
 """
 
 import json
@@ -64,7 +64,7 @@ class Raglan:
             "jsonrpc": "2.0",
             "id": 1,
             "method": "tools/call",
-            "params": {"name": tool, "arguments": {"kb_id": "handbook", **arguments}},
+            "params": {"name": tool, "arguments": {"kb_id": "staff", **arguments}},
         }
         request = urllib.request.Request(
             self.url,
