@@ -4,6 +4,8 @@
     sets.py zh FOLDER...       the same with Chinese pages
     sets.py cross N FOLDER...  the English NAME line asks for the Chinese page of the same name: N
                                questions, and as many more pages that nobody asks for
+    sets.py short-en N FOLDER... , short-zh N FOLDER...
+                               N questions and pages of en or zh, the pages' beginnings only
     sets.py mixed N FOLDER...  N passages of both and of Rust's documentation, for times and memory
 
 Folders hold a tree like /usr/share/man. The set goes to standard output:
@@ -21,7 +23,7 @@ from pathlib import Path
 
 DOCUMENT_MAX_CHARS = 4000
 # Pages that are embedded are short: a small model on a small machine takes a second for 300 characters.
-CROSS_DOCUMENT_MAX_CHARS = 300
+EMBEDDED_DOCUMENT_MAX_CHARS = 300
 QUERIES_OF_A_LANGUAGE = 250
 HAN = re.compile(r"[\u4e00-\u9fff]")
 NAME_HEADINGS = "NAME|名称|名字|名字 \\(NAME\\)|NAME 名称|名称 \\(NAME\\)"
@@ -96,7 +98,7 @@ def cross_language(count: int, folders: list[str]) -> tuple[list[dict], list[dic
             glosses.setdefault(page.file, page.gloss)
     chance, seen, asked, others = random.Random(1), set(), [], []
     for page in chinese(folders):
-        text = page.text[:CROSS_DOCUMENT_MAX_CHARS]
+        text = page.text[:EMBEDDED_DOCUMENT_MAX_CHARS]
         if page.file not in seen and len(HAN.findall(text)) >= 40:
             seen.add(page.file)
             document = {"id": page.file, "title": "", "text": text}
@@ -105,6 +107,12 @@ def cross_language(count: int, folders: list[str]) -> tuple[list[dict], list[dic
     others = chance.sample(others, min(len(asked), len(others)))
     queries = [{"q": glosses[x["id"]], "rel": {x["id"]: 1}} for x in asked]
     return asked + others, queries
+
+
+def shortened(count: int, sets: tuple[list[dict], list[dict]]) -> tuple[list[dict], list[dict]]:
+    chosen = random.Random(1).sample(list(zip(*sets, strict=True)), count)
+    documents = [{**x, "text": x["text"][:EMBEDDED_DOCUMENT_MAX_CHARS]} for x, _ in chosen]
+    return documents, [query for _, query in chosen]
 
 
 def rust_documentation() -> Iterator[tuple[str, str]]:
@@ -144,6 +152,9 @@ def main() -> None:
         documents, queries = mixed(int(rest[0]), rest[1:])
     elif kind == "cross":
         documents, queries = cross_language(int(rest[0]), rest[1:])
+    elif kind in ("short-en", "short-zh"):
+        found = {"short-en": english, "short-zh": chinese}[kind](rest[1:])
+        documents, queries = shortened(int(rest[0]), known_items(found, kind == "short-zh"))
     else:
         found = {"en": english, "zh": chinese}[kind](rest)
         documents, queries = known_items(found, kind == "zh")
