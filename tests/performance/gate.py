@@ -40,7 +40,21 @@ def count(program, folder):
 
 def built_with():
     version = subprocess.run(["rustc", "--version"], capture_output=True, text=True, check=True)
-    return {"rustc": version.stdout.split()[1], "architecture": platform.machine()}
+    return {
+        "rustc": version.stdout.split()[1],
+        "architecture": platform.machine(),
+        # Libraries choose their code by these when they run.
+        "extensions": extensions(),
+    }
+
+
+def extensions():
+    """Which of the processor's extensions that matter here there are, in one text."""
+    try:
+        words = set(Path("/proc/cpuinfo").read_text(encoding="utf-8").split())
+    except OSError:
+        words = set()
+    return " ".join(name for name in ("sse4_2", "avx", "avx2", "avx512f", "sha_ni") if name in words)
 
 
 def write(path, counted):
@@ -74,7 +88,7 @@ def main():
             print(f"             less than recorded: `{AGAIN}` keeps it so")
     same = {name: recorded.get(name) for name in built_with()} == built_with()
     if not same:
-        before = f"{recorded.get('rustc')} on {recorded.get('architecture')}"
+        before = f"{recorded.get('rustc')} on {recorded.get('architecture')} ({recorded.get('extensions')})"
         print(f"gate: NOT COMPARED, the record is of rustc {before}; to make one for here: {AGAIN}")
         return 0
     if worse:
