@@ -117,6 +117,7 @@ fn embedded(
         return (Arc::new(over(config.index_dir.clone())), None);
     };
     let published = PublishedIndexBackend::new(
+        Arc::clone(&surroundings.account),
         location.clone(),
         std::env::temp_dir().join(COPIES),
         config.index_refresh_seconds,

@@ -12,7 +12,7 @@ use std::time::Duration;
 use aws_config::SdkConfig;
 use raglan_core::clock::{Clock, Timestamp};
 use raglan_rag::backend::BackendError;
-use raglan_store::{AccountChoice, LazyAccount, StoreError};
+use raglan_store::{LazyAccount, StoreError};
 use serde_json::Value;
 use tokio::sync::OnceCell;
 
@@ -156,15 +156,8 @@ impl Credentials {
     /// refused must not become as many calls to Secrets Manager.
     const RENEWAL_SECONDS: i64 = 30;
 
-    /// Reads secrets with the account that the environment names, and variables of the environment.
-    /// Nothing is asked and no client is made before the first secret is needed.
-    #[must_use]
-    pub fn from_environment(clock: Arc<dyn Clock>) -> Self {
-        let account = LazyAccount::of(AccountChoice::default());
-        Self::of_account(Arc::new(account), clock)
-    }
-
-    /// Reads secrets with an account that an operator chose.
+    /// Reads secrets with this account, and variables of the environment. Nothing is asked and no client
+    /// is made before the first secret is needed.
     #[must_use]
     pub fn of_account(account: Arc<LazyAccount>, clock: Arc<dyn Clock>) -> Self {
         Self {

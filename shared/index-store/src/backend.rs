@@ -7,7 +7,6 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use aws_config::SdkConfig;
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, Shared};
 use raglan_core::catalog::KnowledgeBaseId;
@@ -17,7 +16,7 @@ use raglan_rag::backend::{
     RetrieveRequest, Statistics,
 };
 use raglan_rag::embedded::EmbeddedBackend;
-use raglan_store::AccountChoice;
+use raglan_store::LazyAccount;
 use tokio::sync::{OnceCell, watch};
 use tokio::time::{Instant, timeout};
 
@@ -41,6 +40,7 @@ pub struct PublishedIndexBackend {
 }
 
 struct Copies {
+    account: Arc<LazyAccount>,
     location: IndexLocation,
     root: PathBuf,
     refresh_seconds: i64,
@@ -64,45 +64,12 @@ struct Known {
 type Update = Shared<BoxFuture<'static, Result<(), CopyError>>>;
 
 impl PublishedIndexBackend {
-    /// The engine for what is published at `location`. Copies are kept in the folder `root`; whether
-    /// there is something newer is asked after `refresh_seconds` at the earliest. Nothing is asked, and
-    /// the account of the environment is not looked at, before the first call. `over` makes the engine
-    /// for a folder of indexes.
+    /// The engine for what is published at `location` and read with `account`. Copies are kept in the
+    /// folder `root`; whether there is something newer is asked after `refresh_seconds` at the earliest.
+    /// Nothing is asked before the first call. `over` makes the engine for a folder of indexes.
     #[must_use]
     pub fn new(
-        location: IndexLocation,
-        root: PathBuf,
-        refresh_seconds: u32,
-        clock: Arc<dyn Clock>,
-        over: impl FnOnce(PathBuf) -> EmbeddedBackend,
-    ) -> Self {
-        Self::with(
-            OnceCell::new(),
-            location,
-            root,
-            refresh_seconds,
-            clock,
-            over,
-        )
-    }
-
-    /// The same with a loaded account.
-    #[must_use]
-    pub fn of_account(
-        config: &SdkConfig,
-        location: IndexLocation,
-        root: PathBuf,
-        refresh_seconds: u32,
-        clock: Arc<dyn Clock>,
-        over: impl FnOnce(PathBuf) -> EmbeddedBackend,
-    ) -> Self {
-        let objects = Objects::new(config, location.bucket());
-        let objects = OnceCell::new_with(Some(objects));
-        Self::with(objects, location, root, refresh_seconds, clock, over)
-    }
-
-    fn with(
-        objects: OnceCell<Objects>,
+        account: Arc<LazyAccount>,
         location: IndexLocation,
         root: PathBuf,
         refresh_seconds: u32,
@@ -112,11 +79,12 @@ impl PublishedIndexBackend {
         Self {
             embedded: over(root.clone()),
             copies: Arc::new(Copies {
+                account,
                 location,
                 root,
                 refresh_seconds: refresh_seconds.into(),
                 clock,
-                objects,
+                objects: OnceCell::new(),
                 known: Mutex::default(),
                 background: Background::default(),
             }),
@@ -203,8 +171,8 @@ impl Copies {
         let objects = self
             .objects
             .get_or_init(|| async {
-                let account = AccountChoice::default().load().await;
-                Objects::new(&account, self.location.bucket())
+                let account = self.account.config().await;
+                Objects::new(account, self.location.bucket())
             })
             .await;
         let known_etag = self.lock().get(id).and_then(|known| known.etag.clone());

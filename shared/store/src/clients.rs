@@ -1,5 +1,6 @@
 //! The AWS clients: one HTTPS client below both services, with deadlines.
 
+use std::fmt;
 use std::time::Duration;
 
 use aws_config::environment::EnvironmentVariableRegionProvider;
@@ -12,9 +13,8 @@ use aws_config::timeout::TimeoutConfig;
 use aws_config::{BehaviorVersion, Region, SdkConfig};
 use aws_sdk_dynamodb::config::{Credentials, SharedHttpClient, StalledStreamProtectionConfig};
 use aws_smithy_http_client::tls::{Provider, rustls_provider::CryptoMode};
+use futures::future::BoxFuture;
 use tokio::sync::OnceCell;
-
-use crate::function_account::function_account;
 
 /// Opening a connection, TLS handshake excluded.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -80,36 +80,55 @@ impl AccountChoice {
     }
 }
 
-/// An account's configuration, loaded when the first client needs it: a function that is never asked
+/// Loads an account's configuration.
+type Load = dyn Fn() -> BoxFuture<'static, SdkConfig> + Send + Sync;
+
+/// An account's configuration, loaded when the first client needs it: a process that is never asked
 /// for something does not pay for its client.
-#[derive(Debug)]
-pub struct LazyAccount {
-    choice: AccountChoice,
-    loaded: OnceCell<SdkConfig>,
+pub enum LazyAccount {
+    /// It is there.
+    Loaded(SdkConfig),
+    /// It is loaded once. Behind a pointer, so that the loader with all its sources is no part of a
+    /// program that only knows loaded ones.
+    Later {
+        /// How.
+        load: Box<Load>,
+        /// What came of it.
+        loaded: OnceCell<SdkConfig>,
+    },
 }
 
 impl LazyAccount {
     /// The account that an operator chose, or the environment's.
     #[must_use]
-    pub const fn of(choice: AccountChoice) -> Self {
-        Self {
-            choice,
-            loaded: OnceCell::const_new(),
+    pub fn of(choice: AccountChoice) -> Self {
+        Self::Later {
+            load: Box::new(move || {
+                let choice = choice.clone();
+                Box::pin(async move { choice.load().await })
+            }),
+            loaded: OnceCell::new(),
         }
     }
 
     /// A configuration that is loaded already: its clients share their connections.
     #[must_use]
-    pub fn loaded(config: SdkConfig) -> Self {
-        Self {
-            choice: AccountChoice::default(),
-            loaded: OnceCell::new_with(Some(config)),
-        }
+    pub const fn loaded(config: SdkConfig) -> Self {
+        Self::Loaded(config)
     }
 
     /// The configuration. Nothing is asked over the network.
     pub async fn config(&self) -> &SdkConfig {
-        self.loaded.get_or_init(|| self.choice.load()).await
+        match self {
+            Self::Loaded(config) => config,
+            Self::Later { load, loaded } => loaded.get_or_init(load).await,
+        }
+    }
+}
+
+impl fmt::Debug for LazyAccount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LazyAccount").finish_non_exhaustive()
     }
 }
 
@@ -123,12 +142,6 @@ pub struct AwsClients {
 }
 
 impl AwsClients {
-    /// Clients of a function: see [`function_account`]. Connections are opened by the first call.
-    #[must_use]
-    pub fn of_function() -> Self {
-        Self::of_account(&function_account())
-    }
-
     /// Clients for a loaded configuration.
     #[must_use]
     pub fn of_account(config: &SdkConfig) -> Self {

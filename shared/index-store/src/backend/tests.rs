@@ -31,14 +31,16 @@ impl Scene {
         let folder = tempdir().unwrap();
         let location = location();
         let objects = Objects::new(&s3.account(), location.bucket());
-        let engine = PublishedIndexBackend::with(
-            OnceCell::new_with(Some(objects.with_idle_timeout(idle_timeout))),
+        let engine = PublishedIndexBackend::new(
+            Arc::new(LazyAccount::loaded(s3.account())),
             location,
             folder.path().join("copies"),
             60,
             Arc::clone(&clock) as Arc<dyn Clock>,
             EmbeddedBackend::new,
         );
+        let objects = objects.with_idle_timeout(idle_timeout);
+        assert!(engine.copies.objects.set(objects).is_ok());
         Self {
             s3,
             clock,
@@ -254,8 +256,8 @@ async fn a_process_that_was_started_again_uses_the_copy_that_is_there() {
     scene.publish("leave: 25 days").await;
     scene.found().await.unwrap();
     scene.s3.take_requests(&Method::GET, "");
-    let restarted = PublishedIndexBackend::of_account(
-        &scene.s3.account(),
+    let restarted = PublishedIndexBackend::new(
+        Arc::new(LazyAccount::loaded(scene.s3.account())),
         location(),
         scene.folder.path().join("copies"),
         60,
