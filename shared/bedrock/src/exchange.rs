@@ -18,6 +18,7 @@ use raglan_core::clock::Clock;
 use raglan_engines::breaker::{CircuitBreaker, NotNow};
 use raglan_engines::call::{CallError, ExchangeLimits};
 use raglan_rag::backend::{BackendError, EngineCall};
+use raglan_store::error::causes;
 use tokio::time::Instant;
 
 /// We stop a little before the caller does, so that the breaker learns of a service that hangs.
@@ -207,7 +208,8 @@ impl Failure {
         E: ProvideErrorMetadata + Error + 'static,
     {
         let unavailable = |blame| Self {
-            error: BackendError::Unavailable(format!("{operation}: {}", causes(error))).into(),
+            error: BackendError::Unavailable(format!("{operation}: {}", short_causes(error)))
+                .into(),
             blame,
         };
         match error {
@@ -227,7 +229,7 @@ impl Failure {
                 error: BackendError::UnreadableAnswer(format!(
                     "{operation}, HTTP {}: {}",
                     response.raw().status().as_u16(),
-                    causes(error)
+                    short_causes(error)
                 ))
                 .into(),
                 blame: if is_too_large(error) {
@@ -245,7 +247,8 @@ impl Failure {
                 unavailable(Blame::Nobody)
             }
             SdkError::ConstructionFailure(_) => Self {
-                error: BackendError::Refused(format!("{operation}: {}", causes(error))).into(),
+                error: BackendError::Refused(format!("{operation}: {}", short_causes(error)))
+                    .into(),
                 blame: Blame::Nobody,
             },
             _ => unavailable(Blame::Service),
@@ -299,17 +302,9 @@ fn is_too_large(error: &(dyn Error + 'static)) -> bool {
     false
 }
 
-/// The chain of causes on one line; the SDK reports missing credentials on several.
-fn causes(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    line.chars().take(MESSAGE_MAX_CHARS).collect()
+/// The chain of causes on one line, cut.
+fn short_causes(error: &dyn Error) -> String {
+    causes(error).chars().take(MESSAGE_MAX_CHARS).collect()
 }
 
 #[cfg(test)]

@@ -176,9 +176,9 @@ pub enum BedrockType {
 /// A guardrail of Amazon Bedrock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BedrockGuardrail {
-    /// Its identifier.
+    /// `guardrailIdentifier`
     pub id: String,
-    /// Its version: a number, or `DRAFT`.
+    /// `guardrailVersion`: a number, or `DRAFT`.
     pub version: String,
 }
 

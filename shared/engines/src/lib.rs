@@ -6,7 +6,7 @@
 //! | [`adapter`] | makes an engine out of its configuration |
 //! | [`openai`], [`dify`], [`dify_external`], [`ragflow`] | one adapter each |
 //! | [`attributes`], [`hits`] | what the adapters have in common: attributes, filters, passages |
-//! | `metadata_condition`, `paging`, `reply` | what some of them have in common |
+//! | `document_text`, `metadata_condition`, `paging`, `reply` | what some of them have in common |
 //! | [`credentials`] | where their credentials come from |
 //! | [`call`], [`breaker`] | one bounded exchange over HTTP |
 //! | [`chat`] | answers from a model behind an OpenAI-compatible endpoint |
@@ -21,6 +21,7 @@ pub mod configuration;
 pub mod credentials;
 pub mod dify;
 pub mod dify_external;
+mod document_text;
 pub mod hits;
 mod metadata_condition;
 pub mod openai;

@@ -20,6 +20,7 @@ use crate::attributes::{Attributes, conditions};
 use crate::call::{CallError, EngineClient, EngineRequest};
 use crate::configuration::{AttributeNames, OpenAiSettings};
 use crate::hits::{Hit, format_of, least_score, retrieval};
+use crate::reply;
 
 /// `max_num_results` is 1 to 50.
 const TOP_K_LIMIT: usize = 50;
@@ -136,7 +137,7 @@ impl OpenAiBackend {
                 document_id: file_id.unwrap_or_else(|| filename.clone()),
                 filename,
                 chunk_index: None,
-                score: score(&hit["score"]),
+                score: reply::score(hit, "score"),
                 content,
                 attributes: Some(attributes),
             }
@@ -449,9 +450,8 @@ fn page_of(segments: &[&str], position: Option<&str>, limit: usize) -> EngineReq
     }
 }
 
-fn list(reply: &Value) -> Result<&Vec<Value>, BackendError> {
-    let list = reply["data"].as_array();
-    list.ok_or_else(|| unreadable("`data` is no list"))
+fn list(reply: &Value) -> Result<&[Value], BackendError> {
+    reply::list(reply, "/data")
 }
 
 /// Where the next page of a list begins: behind the last element.
@@ -484,11 +484,6 @@ fn text_of(parts: &Value) -> String {
         .filter_map(|part| part["text"].as_str())
         .collect();
     texts.join("\n\n")
-}
-
-fn score(value: &Value) -> f32 {
-    // Parsed from the text, which gives the nearest number of this width.
-    value.to_string().parse().unwrap_or(0.0)
 }
 
 fn moment_of(value: &Value) -> Timestamp {

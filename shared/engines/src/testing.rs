@@ -11,10 +11,10 @@ use raglan_core::random::SequenceRandom;
 use raglan_outbound::OutboundClient;
 use raglan_rag::backend::{Comparison, Condition, Filters, RetrieveRequest};
 use raglan_store::LazyAccount;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::call::{CredentialHeader, EngineClient, ExchangeLimits, Surroundings};
-use crate::configuration::EngineUrl;
+use crate::configuration::{Configuration, EngineUrl, parse};
 use crate::credentials::{CredentialReference, Credentials};
 
 pub use fake_engine::{Behaviour, FakeEngine};
@@ -60,6 +60,15 @@ pub fn client(url: &str, surroundings: Surroundings) -> EngineClient {
         },
         surroundings,
     )
+}
+
+/// An engine of this type at this URL, with further settings.
+pub fn configuration(kind: &str, url: &str, settings: &Value) -> Configuration {
+    let mut engine = json!({ "type": kind, "url": url });
+    for (name, value) in settings.as_object().unwrap() {
+        engine[name] = value.clone();
+    }
+    parse(&json!({ "e": engine }).to_string()).unwrap()["e"].clone()
 }
 
 /// A request for passages, with these filters.

@@ -219,7 +219,8 @@ impl StoreError {
 
 /// The chain of an error that happened before there was an answer: connection, timeout, credentials.
 /// On one line, although the SDK reports missing credentials on several.
-fn causes(error: &dyn std::error::Error) -> String {
+#[must_use]
+pub fn causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {

@@ -6,7 +6,7 @@ use raglan_telemetry::settings::Settings;
 use serde_json::{Map, Value};
 
 use super::fields::Fields;
-use super::{EngineUrl, credential, credential_header, url};
+use super::{BedrockGuardrail, EngineUrl, credential, credential_header, guardrail, url};
 use crate::call::{CredentialHeader, ExchangeLimits};
 use crate::credentials::CredentialReference;
 
@@ -74,18 +74,9 @@ pub struct ConverseSettings {
     /// The region, where it is not the function's own.
     pub region: Option<String>,
     /// The guardrail that every answer passes.
-    pub guardrail: Option<Guardrail>,
+    pub guardrail: Option<BedrockGuardrail>,
     /// How long one request may take; the caller's deadline may be earlier.
     pub attempt_timeout: Duration,
-}
-
-/// A guardrail of Amazon Bedrock.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Guardrail {
-    /// `guardrailIdentifier`
-    pub id: String,
-    /// `guardrailVersion`
-    pub version: String,
 }
 
 /// Reads `ANSWERS` and notes every problem there is. `None` is for answers without a model.
@@ -167,18 +158,10 @@ fn chat(fields: &mut Fields<'_>) -> ChatSettings {
 
 fn converse(fields: &mut Fields<'_>) -> ConverseSettings {
     let model = fields.required_text("model").unwrap_or_default();
-    let guardrail = fields.object("guardrail").and_then(|mut inner| {
-        let read = (inner.required_text("id"), inner.required_text("version"));
-        inner.finish();
-        let (Some(id), Some(version)) = read else {
-            return None;
-        };
-        Some(Guardrail { id, version })
-    });
     ConverseSettings {
         model,
         region: fields.text("region"),
-        guardrail,
+        guardrail: guardrail(fields),
         attempt_timeout: request_timeout(fields),
     }
 }

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use super::{DifyBackend, PAGE_MAX, next};
 use crate::attributes::moment;
 use crate::call::{CallError, EngineRequest, rest_of};
+use crate::document_text;
 use crate::hits::format_of;
 use crate::paging::EnginePage;
 use crate::reply;
@@ -16,8 +17,6 @@ use crate::reply;
 /// Before the identifier of a document in our identifiers of jobs: the interface does not tell to which
 /// batch a document belongs. Others are batches.
 const DOCUMENT_JOB: &str = "document/";
-/// What a text may have in all; more is not read.
-const TEXT_MAX_BYTES: usize = 4 * 1024 * 1024;
 /// States of `indexing_status` in which work is under way.
 const UNDER_WAY: [&str; 4] = ["parsing", "cleaning", "splitting", "indexing"];
 
@@ -104,14 +103,7 @@ pub async fn read(
             let Some(content) = segment_text(segment) else {
                 continue;
             };
-            if text.len() + content.len() > TEXT_MAX_BYTES {
-                let message = format!("a document of more than {TEXT_MAX_BYTES} bytes");
-                return Err(BackendError::UnreadableAnswer(message));
-            }
-            if !text.is_empty() {
-                text.push_str("\n\n");
-            }
-            text.push_str(&content);
+            document_text::append(&mut text, &content)?;
         }
         // Versions that know no pages give everything, and do not tell that there is more.
         let has_more = answer.get("has_more").and_then(Value::as_bool);

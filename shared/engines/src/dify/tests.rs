@@ -7,9 +7,10 @@ use raglan_rag::backend::{Comparison, Condition, Filters};
 use raglan_rag::filter_check::{drop_what_breaks, keeps};
 
 use super::*;
-use crate::configuration::{Kind, parse};
+use crate::configuration::Kind;
 use crate::testing::{
-    Behaviour, FakeEngine, any_json, client, clock, metadata_filter, retrieve_request, surroundings,
+    Behaviour, FakeEngine, any_json, client, clock, configuration, metadata_filter,
+    retrieve_request, surroundings,
 };
 
 const DATASET: &str = "c42e2a6e-40b3-4330-96f8-f1e4d768e8c9";
@@ -17,11 +18,7 @@ const DOCUMENT: &str = "a8e0e5b5-78c6-4130-a5ce-25feb0e0b4ac";
 const CALL: EngineCall = EngineCall::within(Duration::from_secs(5));
 
 fn backend_at(url: &str, settings: &Value) -> DifyBackend {
-    let mut engine = json!({ "type": "dify", "url": "https://dify.example/v1" });
-    for (name, value) in settings.as_object().unwrap() {
-        engine[name] = value.clone();
-    }
-    let configuration = parse(&json!({ "e": engine }).to_string()).unwrap()["e"].clone();
+    let configuration = configuration("dify", "https://dify.example/v1", settings);
     let Kind::Dify(kind) = configuration.kind else {
         panic!("another kind");
     };

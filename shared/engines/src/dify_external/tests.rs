@@ -6,23 +6,16 @@ use raglan_rag::backend::{Comparison, Condition, Filters};
 use raglan_rag::filter_check::{drop_what_breaks, keeps};
 
 use super::*;
-use crate::configuration::{Configuration, Kind, parse};
+use crate::configuration::Kind;
 use crate::testing::{
-    Behaviour, FakeEngine, any_json, client, clock, metadata_filter, retrieve_request, surroundings,
+    Behaviour, FakeEngine, any_json, client, clock, configuration, metadata_filter,
+    retrieve_request, surroundings,
 };
 
 const PATIENCE: Duration = Duration::from_secs(5);
 
-fn configuration(settings: &Value) -> Configuration {
-    let mut engine = json!({ "type": "dify_external", "url": "https://rag.example" });
-    for (name, value) in settings.as_object().unwrap() {
-        engine[name] = value.clone();
-    }
-    parse(&json!({ "e": engine }).to_string()).unwrap()["e"].clone()
-}
-
 fn backend_at(url: &str, settings: &Value) -> DifyExternalBackend {
-    let configuration = configuration(settings);
+    let configuration = configuration("dify_external", "https://rag.example", settings);
     let Kind::DifyExternal(kind) = configuration.kind else {
         panic!("another kind");
     };

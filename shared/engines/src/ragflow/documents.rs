@@ -9,12 +9,10 @@ use tokio::time::Instant;
 use super::{PAGE_MAX, RagFlowBackend};
 use crate::attributes::moment;
 use crate::call::{CallError, EngineRequest, rest_of};
+use crate::document_text;
 use crate::hits::format_of;
 use crate::paging::EnginePage;
 use crate::reply;
-
-/// What a text may have in all; more is not read.
-const TEXT_MAX_BYTES: usize = 4 * 1024 * 1024;
 
 fn request(dataset: &str, page: usize, page_size: usize) -> EngineRequest {
     EngineRequest::get(&["api", "v1", "datasets", dataset, "documents"])
@@ -166,14 +164,7 @@ pub async fn read(
             let Some(content) = reply::some_text(chunk, "content").filter(|_| is_shown) else {
                 continue;
             };
-            if text.len() + content.len() > TEXT_MAX_BYTES {
-                let message = format!("a document of more than {TEXT_MAX_BYTES} bytes");
-                return Err(BackendError::UnreadableAnswer(message));
-            }
-            if !text.is_empty() {
-                text.push_str("\n\n");
-            }
-            text.push_str(&content);
+            document_text::append(&mut text, &content)?;
         }
         position = page.next(chunks.len(), reply::count(&data, "total"), None);
         if position.is_none() {

@@ -7,10 +7,10 @@ use raglan_rag::backend::{Comparison, Condition, Filters};
 use raglan_rag::filter_check::{drop_what_breaks, keeps};
 
 use super::*;
-use crate::configuration::{Kind, parse};
+use crate::configuration::Kind;
 use crate::testing::{
-    Behaviour, FakeEngine, SECRET, any_json, client, clock, metadata_filter, retrieve_request,
-    surroundings,
+    Behaviour, FakeEngine, SECRET, any_json, client, clock, configuration, metadata_filter,
+    retrieve_request, surroundings,
 };
 
 const DATASET: &str = "c7ee74067a2c11efb21c0242ac120006";
@@ -18,11 +18,7 @@ const DOCUMENT: &str = "5c5999ec7be811ef9cab0242ac120005";
 const CALL: EngineCall = EngineCall::within(Duration::from_secs(5));
 
 fn backend_at(url: &str, settings: &Value) -> RagFlowBackend {
-    let mut engine = json!({ "type": "ragflow", "url": "https://ragflow.example" });
-    for (name, value) in settings.as_object().unwrap() {
-        engine[name] = value.clone();
-    }
-    let configuration = parse(&json!({ "e": engine }).to_string()).unwrap()["e"].clone();
+    let configuration = configuration("ragflow", "https://ragflow.example", settings);
     let Kind::RagFlow(kind) = configuration.kind else {
         panic!("another kind");
     };
