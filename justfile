@@ -82,6 +82,10 @@ growth *options:
 load *options:
     tests/performance/load {{ options }}
 
+# Measures the embedded index on manual pages (--embeddings: also by meaning).
+quality *options:
+    tests/quality/run {{ options }}
+
 # Makes the tables and charts of docs/performance.md from the figures beside it.
 performance-report:
     cargo run --bin performance-report

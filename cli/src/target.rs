@@ -75,6 +75,18 @@ enum Site {
     Own(Box<LocalSystem>),
 }
 
+/// Fails where nobody names a region: AWS cannot be asked then.
+///
+/// # Errors
+/// [`Failure::Usage`]
+pub async fn require_region(account: &AccountChoice) -> anyhow::Result<()> {
+    if account.region().await.is_some() {
+        return Ok(());
+    }
+    let message = text!("no AWS region is named: say --region, or set AWS_REGION").to_owned();
+    Err(Failure::Usage(message).into())
+}
+
 impl Target {
     /// Finds and opens it.
     ///
@@ -91,10 +103,8 @@ impl Target {
             region: arguments.region.clone(),
         };
         let choice = choose(arguments, &lookup)?;
-        if !matches!(choice, Choice::Folder(_)) && account.region().await.is_none() {
-            let message =
-                text!("no AWS region is named: say --region, or set AWS_REGION").to_owned();
-            return Err(Failure::Usage(message).into());
+        if !matches!(choice, Choice::Folder(_)) {
+            require_region(&account).await?;
         }
         match choice {
             Choice::Stack(name) => Self::of_stack(account.load().await, &name).await,

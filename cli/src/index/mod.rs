@@ -24,7 +24,7 @@ use crate::Outcome;
 use crate::arguments::IndexArguments;
 use crate::embedding;
 use crate::language::text;
-use crate::target::{MissingFolder, Target};
+use crate::target::{MissingFolder, Target, require_region};
 use crate::terminal::{say, stop_signal, warn};
 
 use self::watch::State as WatchedState;
@@ -183,13 +183,15 @@ async fn index_into(
         Some(folder) => folder,
         None => target.index_dir()?,
     };
-    let publisher = match places.published {
-        Some(location) => Some(match target.aws_config() {
-            Some(account) => Publisher::new(account, location),
-            // The bucket of a local system is not local.
-            None => Publisher::new(&places.account.load().await, location),
-        }),
-        None => None,
+    let publisher = match (places.published, target.aws_config()) {
+        (None, _) => None,
+        (Some(location), Some(account)) => Some(Publisher::new(account, location)),
+        // The bucket of a local system is not local.
+        (Some(location), None) => {
+            require_region(&places.account).await?;
+            let account = places.account.load().await;
+            Some(Publisher::new(&account, location))
+        }
     };
     let destination = Destination {
         catalog: &target.catalog()?,
