@@ -1,5 +1,6 @@
 //! Passages as callers see them: guarded, numbered, and together under the size limit.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
 use raglan_core::audit::cut_at_characters;
@@ -19,6 +20,9 @@ const LABEL_MAX_CHARS: usize = 500;
 const LABEL_MAX_TOKENS: usize = 200;
 /// A passage's attributes beyond this many are left out.
 const ATTRIBUTES_MAX: usize = 50;
+/// Fields of an item and of its metadata, at most.
+const ITEM_FIELDS: usize = 12;
+const METADATA_FIELDS: usize = 9;
 
 /// Guarded passages.
 #[derive(Debug)]
@@ -194,33 +198,35 @@ impl Drawn<'_> {
         let guarded = self.guard.isolate(&source, text, self.nonce);
         security.add(&guarded);
         let mut labels = Labels::knowing(std::mem::take(known), self.guard, security);
-        let mut item = json!({
-            "id": labels.clean(&passage.id),
-            "kb_id": self.scored.kb_id,
-            "rank": self.rank,
-            "score": passage.score,
-            "content": guarded.text,
-            "trust": "untrusted",
-            "suspicious": guarded.suspicious,
-        });
-        if let Some(severity) = guarded.severity() {
-            item["severity"] = severity.name().into();
-            item["reasons"] = serde_json::to_value(&guarded.findings).unwrap_or_default();
+        let mut item = Map::with_capacity(ITEM_FIELDS);
+        let mut put = |name: &str, value: Value| item.insert(name.to_owned(), value);
+        put("id", labels.clean(&passage.id).into());
+        put("kb_id", self.scored.kb_id.as_str().into());
+        put("rank", self.rank.into());
+        put("score", passage.score.into());
+        let severity = guarded.severity();
+        put("content", guarded.text.into());
+        put("trust", "untrusted".into());
+        put("suspicious", guarded.suspicious.into());
+        if let Some(severity) = severity {
+            put("severity", severity.name().into());
+            let reasons = serde_json::to_value(&guarded.findings);
+            put("reasons", reasons.unwrap_or_default());
         }
-        if let Some(raw) = &guarded.raw {
-            item["raw_content"] = raw.as_str().into();
+        if let Some(raw) = guarded.raw {
+            put("raw_content", raw.into());
         }
         if cut {
-            item["truncated"] = true.into();
+            put("truncated", true.into());
         }
-        item["metadata"] = metadata(&mut labels, passage, with_attributes);
+        put("metadata", metadata(&mut labels, passage, with_attributes));
         *known = labels.known;
-        item
+        Value::Object(item)
     }
 }
 
 fn metadata(labels: &mut Labels<'_>, passage: &Passage, with_attributes: bool) -> Value {
-    let mut metadata = Map::new();
+    let mut metadata = Map::with_capacity(METADATA_FIELDS);
     metadata.insert(
         "document_id".to_owned(),
         labels.clean(&passage.document_id).into(),
@@ -309,9 +315,12 @@ fn counted(security: &mut SecuritySummary, guarded: &Guarded) -> String {
 }
 
 /// A short text, cut to what a label may be.
-fn label(text: &str) -> String {
+fn label(text: &str) -> Cow<'_, str> {
     let text = beginning(text, usize::MAX, LABEL_MAX_TOKENS);
-    cut_at_characters(text, LABEL_MAX_CHARS)
+    if text.len() <= LABEL_MAX_CHARS {
+        return text.into();
+    }
+    cut_at_characters(text, LABEL_MAX_CHARS).into()
 }
 
 /// The guard's counts for the audit event.
