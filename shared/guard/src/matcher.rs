@@ -56,9 +56,11 @@ pub(crate) struct Matcher {
 }
 
 impl Matcher {
-    pub fn new() -> Self {
+    /// For a text of so many bytes.
+    pub fn new(text_bytes: usize) -> Self {
         Self {
-            tokens: Vec::with_capacity(BLOCK_TOKENS),
+            // Most texts are labels of a few words.
+            tokens: Vec::with_capacity(BLOCK_TOKENS.min(text_bytes / 4 + 1)),
             hits: Vec::new(),
         }
     }

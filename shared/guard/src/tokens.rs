@@ -107,7 +107,7 @@ impl<'a> Tokenizer<'a> {
         Self {
             text,
             reading,
-            matcher: Matcher::new(),
+            matcher: Matcher::new(text.len()),
             word: Word {
                 bytes: [0; MAX_WORD_BYTES],
                 length: 0,

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use raglan_core::audit::cut_at_characters;
 use raglan_core::ids;
-use raglan_guard::{Guard, Guarded, PassageInfo, SecuritySummary};
+use raglan_guard::{Guard, Guarded, SecuritySummary};
 use raglan_rag::backend::Passage;
 use raglan_rag::merge::ScoredPassage;
 use raglan_texts::{Language, text};
@@ -126,7 +126,7 @@ pub fn guarded_items(
     let nonce = ids::random_hex::<8>(call.services.random.as_ref())?;
     let mut result = GuardedPassages::none(call.services.language);
     let mut left = room;
-    let mut known = KnownLabels::new();
+    let mut known = KnownLabels::default();
     for (position, scored) in passages.iter().enumerate() {
         let drawn = Drawn {
             guard,
@@ -190,12 +190,10 @@ impl Drawn<'_> {
         known: &mut KnownLabels,
     ) -> Value {
         let passage = &self.scored.passage;
-        let title = label(&passage.title);
-        let source = PassageInfo {
-            source: &title,
-            chunk_index: passage.chunk_index,
-        };
-        let guarded = self.guard.isolate(&source, text, self.nonce);
+        let source = known.guarded(self.guard, &passage.title);
+        let guarded = self
+            .guard
+            .isolate_from(source, passage.chunk_index, text, self.nonce);
         security.add(&guarded);
         let mut labels = Labels::knowing(std::mem::take(known), self.guard, security);
         let mut item = Map::with_capacity(ITEM_FIELDS);
@@ -271,7 +269,18 @@ fn clean_values(labels: &mut Labels<'_>, values: &BTreeMap<String, Value>) -> Va
 }
 
 /// Labels of one result that were guarded already: passages of one document share most of theirs.
-type KnownLabels = HashMap<String, Guarded>;
+#[derive(Default)]
+struct KnownLabels(HashMap<String, Guarded>);
+
+impl KnownLabels {
+    fn guarded(&mut self, guard: Guard, text: &str) -> &Guarded {
+        if !self.0.contains_key(text) {
+            let guarded = guard.sanitize(&label(text));
+            self.0.insert(text.to_owned(), guarded);
+        }
+        &self.0[text]
+    }
+}
 
 /// Guards short texts from an engine, such as titles, and counts what is found in them.
 pub struct Labels<'a> {
@@ -283,7 +292,7 @@ pub struct Labels<'a> {
 impl<'a> Labels<'a> {
     /// Counts into `security`.
     pub fn new(guard: Guard, security: &'a mut SecuritySummary) -> Self {
-        Self::knowing(KnownLabels::new(), guard, security)
+        Self::knowing(KnownLabels::default(), guard, security)
     }
 
     /// The same, and labels that are in `known` are not looked at again.
@@ -297,21 +306,12 @@ impl<'a> Labels<'a> {
 
     /// The text without anything that could act, and cut.
     pub fn clean(&mut self, text: &str) -> String {
-        if let Some(known) = self.known.get(text) {
-            return counted(self.security, known);
+        let guarded = self.known.guarded(self.guard, text);
+        if guarded.suspicious {
+            self.security.add(guarded);
         }
-        let guarded = self.guard.sanitize(&label(text));
-        let clean = counted(self.security, &guarded);
-        self.known.insert(text.to_owned(), guarded);
-        clean
+        guarded.text.clone()
     }
-}
-
-fn counted(security: &mut SecuritySummary, guarded: &Guarded) -> String {
-    if guarded.suspicious {
-        security.add(guarded);
-    }
-    guarded.text.clone()
 }
 
 /// A short text, cut to what a label may be.

@@ -1,7 +1,7 @@
 //! `retrieve`: finds passages.
 
-use std::cell::LazyCell;
 use std::fmt;
+use std::sync::LazyLock;
 
 use raglan_core::tool::Tool;
 use raglan_texts::{Language, text};
@@ -118,7 +118,7 @@ pub async fn run(
     let language = call.services.language;
     let (search, cursor) = read(arguments, language)?;
     // Most results fit: nothing is sealed and nothing opened.
-    let question = LazyCell::new(|| search.question());
+    let question = LazyLock::new(|| search.question());
     let cursors = || CursorScope {
         key_id: &call.caller.key_id,
         tool: DEFINITION.tool.name(),

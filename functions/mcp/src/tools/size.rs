@@ -214,7 +214,7 @@ const fn packed(in_a_string: bool) -> [Packed; 256] {
 pub fn fitting(items: &[Value], room: Size) -> usize {
     let mut left = Some(room);
     let fit = items.iter().take_while(|item| {
-        left = left.and_then(|left| left.without(Size::of(item)));
+        left = left.and_then(|left| left.without(Size::of(*item)));
         left.is_some()
     });
     fit.count().max(1)
