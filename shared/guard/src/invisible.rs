@@ -124,10 +124,12 @@ fn visible_ascii_prefix(bytes: &[u8]) -> usize {
     // Sixteen bytes at a time, with comparisons that the processor makes for all of them at once: this
     // loop sees every byte of every text.
     let is_plain_block = |block: &&[u8]| {
-        let printable = block.iter().map(|b| u8::from(matches!(b, b' '..=b'~')));
-        let space = |b: &u8| (*b == b'\t') | (*b == b'\n') | (*b == b'\r') | (*b == 0x0C);
-        let spaces = block.iter().map(|b| u8::from(space(b)));
-        usize::from(printable.sum::<u8>() + spaces.sum::<u8>()) == block.len()
+        let is = |byte: &u8, space: u8| u8::from(*byte == space);
+        let plain = block.iter().map(|b| {
+            let printable = u8::from(matches!(b, b' '..=b'~'));
+            printable + is(b, b'\t') + is(b, b'\n') + is(b, b'\r') + is(b, 0x0C)
+        });
+        usize::from(plain.sum::<u8>()) == block.len()
     };
     let blocks = bytes.chunks_exact(16);
     let length = 16 * blocks.take_while(is_plain_block).count();

@@ -578,10 +578,10 @@ fn is_plain_separator(byte: u8) -> bool {
 fn lower(byte: u8) -> u8 {
     static LOWER: [u8; 256] = {
         let mut table = [0; 256];
-        let mut byte = 0;
-        while byte < 128 {
-            if (byte as u8).is_ascii_alphanumeric() {
-                table[byte] = (byte as u8).to_ascii_lowercase();
+        let mut byte = 0_u8;
+        while byte.is_ascii() {
+            if byte.is_ascii_alphanumeric() {
+                table[byte as usize] = byte.to_ascii_lowercase();
             }
             byte += 1;
         }

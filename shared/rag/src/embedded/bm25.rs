@@ -8,6 +8,7 @@
 
 use std::sync::Arc;
 
+use tantivy::directory::OwnedBytes;
 use tantivy::fieldnorm::FieldNormReader;
 use tantivy::index::{InvertedIndexReader, SegmentReader};
 use tantivy::postings::BlockSegmentPostings;
@@ -31,9 +32,9 @@ const COMPARED: usize = 32;
 /// A field that is searched, and what is the same for all of its terms.
 pub struct SearchedField {
     terms: Arc<InvertedIndexReader>,
-    lengths: FieldNormReader,
-    /// What is added to a term's frequency below the fraction, by the length of the text as tantivy
-    /// keeps it, in one byte.
+    /// The lengths of the texts as tantivy keeps them, a byte for each passage.
+    lengths: OwnedBytes,
+    /// What is added to a term's frequency below the fraction, by the length of the text.
     dampers: [Score; 256],
     passages: DocId,
 }
@@ -57,9 +58,15 @@ impl SearchedField {
             let length = FieldNormReader::id_to_fieldnorm(id) as Score;
             *damper = K1 * (1.0 - B + B * length / average);
         }
+        // The bytes themselves: asking tantivy's reader for one takes as long as all else that is done
+        // with a match.
+        let lengths = segment.fieldnorms_readers().get_inner_file();
+        let lengths = lengths
+            .open_read(field)
+            .ok_or_else(|| TantivyError::SchemaError("a field without lengths".to_owned()))?;
         Ok(Self {
             terms,
-            lengths: segment.get_fieldnorms_reader(field)?,
+            lengths: lengths.read_bytes()?,
             dampers,
             passages,
         })
@@ -107,7 +114,7 @@ impl Postings<'_> {
 
     /// Adds what the term gives to the passages of the window from `start` on.
     fn add_to(&mut self, scores: &mut Scores, start: DocId) {
-        let (lengths, dampers) = (&self.field.lengths, &self.field.dampers);
+        let (lengths, dampers) = (self.field.lengths.as_slice(), &self.field.dampers);
         let end = start.saturating_add(WINDOW);
         loop {
             let passages = self.blocks.docs().get(self.at..).unwrap_or_default();
@@ -117,10 +124,10 @@ impl Postings<'_> {
                 Some(last) if *last < end => passages.len(),
                 Some(_) => passages.partition_point(|passage| *passage < end),
             };
-            for (passage, frequency) in passages.iter().zip(frequencies).take(inside) {
+            for (passage, frequency) in passages[..inside].iter().zip(frequencies) {
                 #[expect(clippy::cast_precision_loss, reason = "as above")]
                 let frequency = *frequency as Score;
-                let damper = dampers[usize::from(lengths.fieldnorm_id(*passage))];
+                let damper = dampers[usize::from(lengths[*passage as usize])];
                 scores[(passage % WINDOW) as usize] +=
                     self.weight * (frequency / (frequency + damper));
             }
@@ -205,15 +212,14 @@ impl Best {
     }
 
     fn take(&mut self, scores: &Scores, start: DocId) {
-        let mut first = start;
-        for compared in scores.chunks_exact(COMPARED) {
+        let firsts = (start..).step_by(COMPARED);
+        for (compared, first) in scores.chunks_exact(COMPARED).zip(firsts) {
             let least = self.least();
             if compared.iter().filter(|score| **score > least).count() > 0 {
                 for (passage, score) in (first..).zip(compared) {
                     self.offer(*score, passage);
                 }
             }
-            first = first.saturating_add(COMPARED as DocId);
         }
     }
 
@@ -290,6 +296,13 @@ mod tests {
         (hits.collect(), matched as u64)
     }
 
+    fn postings<'a>(fields: &'a [(SearchedField, &str, Score)]) -> Vec<Postings<'a>> {
+        let lists = fields
+            .iter()
+            .filter_map(|(field, word, boost)| field.postings(word, *boost).unwrap());
+        lists.collect()
+    }
+
     fn by_lists(
         searcher: &Searcher,
         required: &[Asked],
@@ -306,12 +319,6 @@ mod tests {
             });
             fields.collect()
         };
-        fn postings<'a>(fields: &'a [(SearchedField, &str, Score)]) -> Vec<Postings<'a>> {
-            let lists = fields
-                .iter()
-                .filter_map(|(field, word, boost)| field.postings(word, *boost).unwrap());
-            lists.collect()
-        }
         let among = among.map(|(field, word, _)| {
             let field = SearchedField::open(segment, *field).unwrap();
             let mut rows = Vec::new();
