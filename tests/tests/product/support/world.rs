@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use raglan_audit::handler::Handler;
+use raglan_aws::{AccountChoice, AwsClients, LazyAccount};
 use raglan_cli::local::emulators::{EmulatorOptions, Emulators};
 use raglan_cli::local::event_source::EventSource;
 use raglan_cli::local::provision::{LocalResources, provision};
@@ -30,16 +31,14 @@ use raglan_mcp::backends::Backends;
 use raglan_mcp::config::Config;
 use raglan_store::audit_table::{Bounds, Slice};
 use raglan_store::catalog::PutMode;
-use raglan_store::{
-    AccountChoice, AuditRecord, AuditTable, AuditWriter, AwsClients, CatalogStore, DeadLetterQueue,
-    KeyStore, LazyAccount,
-};
+use raglan_store::{AuditRecord, AuditTable, AuditWriter, CatalogStore, DeadLetterQueue, KeyStore};
 use tempfile::TempDir;
 
 use super::engine::{Behaviour, ScriptedEngine, passage};
 use super::gate::Gate;
 use super::knowledge::index_handbook;
 use super::queue::Queue;
+use super::steps::Steps;
 
 /// The moment at which the tests' clocks stand.
 pub const NOW: &str = "2026-11-30T08:15:00.000Z";
@@ -64,6 +63,8 @@ pub struct World {
     pub dynamodb: Gate,
     /// The function's way to SQS.
     pub sqs: Gate,
+    /// The order of the function's AWS calls.
+    pub steps: Arc<Steps>,
     /// SQS itself, as well as a test lets it be.
     pub queue: Queue,
     pub clients: AwsClients,
@@ -205,9 +206,10 @@ impl World {
             .unwrap()
             .with(ScriptedEngine::KIND, Arc::clone(&engine) as _)
             .with(ScriptedEngine::POOR_KIND, Arc::clone(&poor_engine) as _);
+        let steps = Steps::new();
         let app = App::new(
             config,
-            &AwsClients::for_local_endpoints(&dynamodb.url, &sqs.url),
+            &AwsClients::for_local_endpoints_over(Arc::clone(&steps) as _, &dynamodb.url, &sqs.url),
             backends,
             answers,
             Arc::clone(&clock) as _,
@@ -220,6 +222,7 @@ impl World {
             poor_engine,
             dynamodb,
             sqs,
+            steps,
             queue,
             clients,
             resources,
@@ -391,6 +394,7 @@ impl World {
         let scan = self
             .clients
             .dynamodb
+            .sdk()
             .scan()
             .table_name(&self.resources.audit_table);
         scan.send().await.unwrap().items.unwrap_or_default()
