@@ -38,24 +38,19 @@ impl PreparedJson {
         }
     }
 
-    /// The part as it is.
-    #[must_use]
-    pub const fn plain(&self) -> &Bytes {
-        &self.plain
-    }
-
     /// The part as it stands between the quotes of a JSON text.
     #[must_use]
     pub const fn escaped(&self) -> &Bytes {
         &self.escaped
     }
-}
 
-impl PreparedJson {
     /// An object without its braces, an array without its brackets.
     #[must_use]
     pub fn without_ends(&self) -> Self {
-        let inner = |whole: &Bytes| whole.slice(1..whole.len().saturating_sub(1).max(1));
+        let inner = |whole: &Bytes| {
+            let end = whole.len().saturating_sub(1);
+            whole.slice(end.min(1)..end)
+        };
         Self {
             plain: inner(&self.plain),
             escaped: inner(&self.escaped),
