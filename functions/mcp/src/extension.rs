@@ -8,12 +8,10 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use lambda_extension::{Extension, InvokeEvent, LambdaEvent, NextEvent};
-use lambda_runtime::{LambdaInvocation, Service};
 use raglan_core::clock::{Clock as _, SystemClock};
 use raglan_index_store::Background;
 use tokio::sync::{Notify, watch};
@@ -68,7 +66,8 @@ impl Default for Answers {
 }
 
 impl Answers {
-    fn post(&self, request_id: String) {
+    /// The answer to this request was posted.
+    pub fn post(&self, request_id: String) {
         self.last.send_replace(request_id);
         self.posted.notify_one();
     }
@@ -161,44 +160,5 @@ async fn stay_awake(
         background
             .idle_within(longest.min(LONGEST_BACKGROUND))
             .await;
-    }
-}
-
-/// Tells [`Answers`] of every answer that the runtime has posted.
-#[derive(Debug, Clone)]
-pub struct TellAnswers<S> {
-    runtime: S,
-    answers: Answers,
-}
-
-impl<S> TellAnswers<S> {
-    /// Around the part of the runtime that calls the function and posts its answer.
-    pub const fn new(runtime: S, answers: Answers) -> Self {
-        Self { runtime, answers }
-    }
-}
-
-impl<S> Service<LambdaInvocation> for TellAnswers<S>
-where
-    S: Service<LambdaInvocation, Response = ()>,
-    S::Future: Send + 'static,
-{
-    type Response = ();
-    type Error = S::Error;
-    type Future = BoxFuture<'static, Result<(), S::Error>>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        self.runtime.poll_ready(context)
-    }
-
-    fn call(&mut self, invocation: LambdaInvocation) -> Self::Future {
-        let request_id = invocation.context.request_id.clone();
-        let answers = self.answers.clone();
-        let posting = self.runtime.call(invocation);
-        Box::pin(async move {
-            let posted = posting.await;
-            answers.post(request_id);
-            posted
-        })
     }
 }

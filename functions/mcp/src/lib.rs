@@ -14,6 +14,8 @@ pub mod cursor;
 pub mod edge;
 pub mod extension;
 pub mod failed_attempts;
+pub mod function_url;
+pub mod json_body;
 pub mod lambda;
 pub mod limit;
 mod metrics;
