@@ -12,6 +12,7 @@ use anyhow::Context as _;
 use raglan_audit::archive::Archive;
 use raglan_audit::closing::Closer;
 use raglan_audit::handler::Handler;
+use raglan_aws::AwsClients;
 use raglan_core::audit::DEFAULT_RETENTION_DAYS;
 use raglan_core::catalog::KnowledgeBaseId;
 use raglan_core::clock::{Clock, SystemClock};
@@ -25,7 +26,7 @@ use raglan_mcp::answers::Answers;
 use raglan_mcp::app::App;
 use raglan_mcp::backends::Backends;
 use raglan_mcp::config::Config;
-use raglan_store::{AuditTable, AuditWriter, AwsClients, CatalogStore, DeadLetterQueue, KeyStore};
+use raglan_store::{AuditTable, AuditWriter, CatalogStore, DeadLetterQueue, KeyStore};
 
 use crate::language::text;
 use crate::local::emulators::{EmulatorOptions, Emulators};

@@ -11,10 +11,9 @@ use anyhow::Context as _;
 use aws_config::SdkConfig;
 use aws_sdk_cloudformation::types::Output;
 use raglan_audit::archive::{Archive, Bucket};
+use raglan_aws::{AccountChoice, AwsClients};
 use raglan_core::catalog::KnowledgeBaseId;
-use raglan_store::{
-    AccountChoice, AuditQueue, AuditTable, AwsClients, CatalogStore, KeyStore, StoreError,
-};
+use raglan_store::{AuditQueue, AuditTable, CatalogStore, KeyStore, StoreError};
 
 use crate::arguments::TargetArguments;
 use crate::failure::Failure;

@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use aws_sdk_cloudwatch::types::StateValue;
 use aws_sdk_dynamodb::types::TableStatus;
 use aws_sdk_sqs::types::QueueAttributeName;
+use raglan_aws::AwsClients;
 use raglan_core::clock::Timestamp;
 use raglan_core::life_cycle;
 use raglan_core::tool::Tool;
+use raglan_store::StoreError;
 use raglan_store::usage::UsageStore;
-use raglan_store::{AwsClients, StoreError};
 use serde_json::Value;
 
 use super::finding::Finding;
@@ -42,7 +43,7 @@ pub async fn tables(target: &Target) -> Vec<Finding> {
 }
 
 async fn describe_table(target: &Target, name: &str, table: &str) -> Finding {
-    let client = &target.clients().dynamodb;
+    let client = target.clients().dynamodb.sdk();
     let answer = client.describe_table().table_name(table).send().await;
     let described = match answer.map_err(|e| StoreError::of_call("DescribeTable", table, &e)) {
         Ok(output) => output.table,
@@ -157,6 +158,7 @@ type Attributes = std::collections::HashMap<QueueAttributeName, String>;
 async fn attributes(clients: &AwsClients, url: &str) -> Result<Attributes, StoreError> {
     let answer = clients
         .sqs
+        .sdk()
         .get_queue_attributes()
         .queue_url(url)
         .attribute_names(QueueAttributeName::All)

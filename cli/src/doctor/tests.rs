@@ -158,7 +158,11 @@ async fn a_lost_table_is_named() {
     let target = &patient.world.target;
     let (_, table) = target.tables()[3];
     let clients = target.clients();
-    let delete = clients.dynamodb.delete_table().table_name(table.unwrap());
+    let delete = clients
+        .dynamodb
+        .sdk()
+        .delete_table()
+        .table_name(table.unwrap());
     delete.send().await.unwrap();
     let ran = patient.examine(&[]).await;
     assert_broken(&ran, "table", "failed", "the audit table");
@@ -181,7 +185,7 @@ async fn dead_letters_are_counted() {
     patient.world.key(&["--tools", "all", "--kb", "all"]).await;
     let system = patient.world.target.local_system().unwrap();
     let url = &system.resources.audit_dead_letter_queue_url;
-    let send = system.clients.sqs.send_message().queue_url(url);
+    let send = system.clients.sqs.sdk().send_message().queue_url(url);
     send.message_body("{}").send().await.unwrap();
     let ran = patient.examine(&[]).await;
     assert_broken(&ran, "dead_letters", "failed", "1 audit events");

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use indicatif::{ProgressBar, ProgressStyle};
+use raglan_aws::AccountChoice;
 use raglan_core::catalog::{BackendReference, KnowledgeBase, KnowledgeBaseId};
 use raglan_core::clock::{Clock, SystemClock};
 use raglan_core::ids;
@@ -17,8 +18,8 @@ use raglan_ingest::build::{IndexOptions, IndexReport, Progress, Reading, embed_f
 use raglan_ingest::embedding::Embedding;
 use raglan_rag::embedded::embedding::Embedder;
 use raglan_rag::embedded::layout;
+use raglan_store::CatalogStore;
 use raglan_store::catalog::PutMode;
-use raglan_store::{AccountChoice, CatalogStore};
 
 use crate::Outcome;
 use crate::arguments::IndexArguments;

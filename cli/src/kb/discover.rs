@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
+use raglan_aws::LazyAccount;
 use raglan_core::catalog::KnowledgeBase;
 use raglan_core::clock::SystemClock;
 use raglan_core::random::SystemRandom;
@@ -11,7 +12,6 @@ use raglan_engines::call::Surroundings;
 use raglan_engines::configuration::{Configurations, FILE, INLINE, from_settings};
 use raglan_mcp::backends::build;
 use raglan_rag::backend::{Backend, BackendError, EngineCall, EngineKnowledgeBase};
-use raglan_store::LazyAccount;
 use raglan_telemetry::settings::Settings;
 use serde::Serialize;
 

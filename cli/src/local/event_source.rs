@@ -9,7 +9,8 @@ use aws_lambda_events::event::sqs::{SqsBatchResponse, SqsEvent, SqsMessage};
 use aws_sdk_sqs::types::{
     DeleteMessageBatchRequestEntry, Message, MessageSystemAttributeName, QueueAttributeName,
 };
-use raglan_store::{AwsClients, StoreError};
+use raglan_aws::AwsClients;
+use raglan_store::StoreError;
 use tokio::sync::watch;
 
 use super::provision::queue_arn;
@@ -41,9 +42,9 @@ impl EventSource {
         queue_url: impl Into<String>,
     ) -> Result<Self, StoreError> {
         let queue_url = queue_url.into();
-        let queue_arn = queue_arn(&clients.sqs, &queue_url).await?;
+        let queue_arn = queue_arn(&clients.sqs.sdk(), &queue_url).await?;
         Ok(Self {
-            client: clients.sqs.clone(),
+            client: clients.sqs.sdk(),
             queue_url,
             queue_arn,
         })

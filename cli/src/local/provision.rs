@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use aws_sdk_dynamodb::error::BuildError;
 use aws_sdk_dynamodb::types as dynamodb;
 use aws_sdk_sqs::types::QueueAttributeName;
-use raglan_store::{AwsClients, StoreError};
+use raglan_aws::AwsClients;
+use raglan_store::StoreError;
 
 use super::template::{
     AttributeKind, IndexDefinition, KeyAttribute, KeySchema, LocalTemplate, Projection,
@@ -83,9 +84,9 @@ pub async fn provision(
     template: &LocalTemplate,
 ) -> Result<LocalResources, ProvisionError> {
     for table in &template.tables {
-        provision_table(&clients.dynamodb, table).await?;
+        provision_table(&clients.dynamodb.sdk(), table).await?;
     }
-    let urls = provision_queues(&clients.sqs, &template.queues).await?;
+    let urls = provision_queues(&clients.sqs.sdk(), &template.queues).await?;
 
     let missing = |name: &str| ProvisionError::Missing(name.to_owned());
     let table = |name: &str| {
@@ -436,6 +437,7 @@ mod tests {
         for table in &template.tables {
             let described = clients
                 .dynamodb
+                .sdk()
                 .describe_time_to_live()
                 .table_name(&table.name)
                 .send()
@@ -445,6 +447,7 @@ mod tests {
         }
         let attributes = clients
             .sqs
+            .sdk()
             .get_queue_attributes()
             .queue_url(&resources.audit_queue_url)
             .attribute_names(QueueAttributeName::All)
@@ -455,7 +458,7 @@ mod tests {
             .unwrap();
         let policy: serde_json::Value =
             serde_json::from_str(&attributes[&QueueAttributeName::RedrivePolicy]).unwrap();
-        let target = queue_arn(&clients.sqs, &resources.audit_dead_letter_queue_url)
+        let target = queue_arn(&clients.sqs.sdk(), &resources.audit_dead_letter_queue_url)
             .await
             .unwrap();
         assert_eq!(policy["deadLetterTargetArn"], target);

@@ -117,9 +117,10 @@ fn respond(records: &[SqsMessage], settled: &BTreeMap<usize, Settled>) -> SqsBat
 mod tests {
     use std::sync::Arc;
 
+    use raglan_aws::AwsClients;
     use raglan_core::clock::{ManualClock, Timestamp};
     use raglan_core::random::SequenceRandom;
-    use raglan_store::{AuditTable, AwsClients};
+    use raglan_store::AuditTable;
     use serde_json::json;
 
     use super::*;

@@ -9,9 +9,10 @@ use raglan_audit::call::{Call, Function, time_left};
 use raglan_audit::closing::Closer;
 use raglan_audit::config::Config;
 use raglan_audit::handler::Handler;
+use raglan_aws::{AwsClients, function_account};
 use raglan_core::clock::{Clock as _, SystemClock};
 use raglan_core::random::SystemRandom;
-use raglan_store::{AuditTable, AuditWriter, AwsClients, DeadLetterQueue, function_account};
+use raglan_store::{AuditTable, AuditWriter, DeadLetterQueue};
 use raglan_telemetry::log;
 use raglan_telemetry::metrics::{self, StandardOutput};
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::FutureExt as _;
 use http::Request;
+use raglan_aws::AwsClients;
 use raglan_core::audit::EventPhase;
 use raglan_core::clock::{Clock, Timestamp};
 use raglan_core::ids;
@@ -14,8 +15,7 @@ use raglan_core::random::Random;
 use raglan_guard::{Guard, GuardOptions};
 use raglan_index_store::Background;
 use raglan_store::{
-    AuditQueue, AwsClients, CatalogStore, IdempotencyStore, KeyStore, LeaseStore, MeterStore,
-    SessionStore,
+    AuditQueue, CatalogStore, IdempotencyStore, KeyStore, LeaseStore, MeterStore, SessionStore,
 };
 use raglan_texts::Language;
 use tokio::time::Instant;

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use raglan_aws::{AwsClients, LazyAccount, function_account};
 use raglan_core::clock::SystemClock;
 use raglan_core::random::SystemRandom;
 use raglan_engines::call::Surroundings;
-use raglan_store::{AwsClients, LazyAccount, function_account};
 use raglan_telemetry::log;
 use raglan_telemetry::metrics::{self, StandardOutput};
 use raglan_telemetry::settings::BadSettings;

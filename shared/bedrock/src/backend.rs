@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::future::BoxFuture;
+use raglan_aws::LazyAccount;
 use raglan_core::clock::Clock;
 use raglan_engines::call::{CallError, ExchangeLimits};
 use raglan_engines::configuration::{AttributeNames, BedrockSettings, BedrockType, Configuration};
@@ -14,7 +15,6 @@ use raglan_rag::backend::{
     Abilities, Backend, BackendError, DocumentPage, EngineAnswer, EngineCall, FilterAbilities, Job,
     KnowledgeBasePage, Retrieval, RetrieveRequest, Statistics,
 };
-use raglan_store::LazyAccount;
 
 use crate::connection::{Connection, for_agent};
 use crate::exchange::Deadline;

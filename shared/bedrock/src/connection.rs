@@ -6,9 +6,9 @@ use std::sync::Arc;
 use aws_config::Region;
 use aws_sdk_bedrockagent as agent;
 use aws_sdk_bedrockagentruntime as runtime;
+use raglan_aws::LazyAccount;
 use raglan_core::clock::Clock;
 use raglan_engines::configuration::BedrockSettings;
-use raglan_store::LazyAccount;
 use tokio::sync::OnceCell;
 
 use crate::exchange::{CallBounds, Guard};

@@ -16,6 +16,7 @@ use aws_sdk_bedrockruntime::types::{
 };
 use aws_smithy_types::error::operation::BuildError;
 use futures::future::BoxFuture;
+use raglan_aws::LazyAccount;
 use raglan_core::clock::Clock;
 use raglan_engines::call::{CallError, ExchangeLimits, Surroundings};
 use raglan_engines::configuration::answers::ConverseSettings;
@@ -23,7 +24,6 @@ use raglan_rag::backend::{BackendError, EngineCall};
 use raglan_rag::generate::{
     Generation, GenerationError, GenerationRequest, Generator, Stopped, Usage,
 };
-use raglan_store::LazyAccount;
 use tokio::sync::OnceCell;
 
 use crate::exchange::{Deadline, Guard};

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use aws_config::{BehaviorVersion, Region, SdkConfig};
 use aws_sdk_bedrockagent::config::{Credentials, SharedCredentialsProvider};
+use raglan_aws::LazyAccount;
 use raglan_core::clock::{Clock, ManualClock, Timestamp};
 use raglan_engines::configuration::{Kind, parse};
 use raglan_rag::backend::{EngineCall, RetrieveRequest};
-use raglan_store::LazyAccount;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
@@ -128,7 +128,7 @@ impl FakeBedrock {
             .behavior_version(BehaviorVersion::latest())
             .region(Region::from_static("eu-central-1"))
             .credentials_provider(SharedCredentialsProvider::new(credentials))
-            .http_client(aws_smithy_http_client::Builder::new().build_http())
+            .http_client(raglan_aws::transport::sdk_http_client())
             .endpoint_url(&self.url)
             .build();
         Arc::new(LazyAccount::loaded(config))

@@ -10,11 +10,11 @@ use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER, USER_AGENT}
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use raglan_aws::{AccountChoice, LazyAccount};
 use raglan_core::clock::{Clock, Timestamp};
 use raglan_core::random::Random;
 use raglan_outbound::{Bounds, OutboundClient, OutboundError};
 use raglan_rag::backend::{BackendError, EngineCall};
-use raglan_store::{AccountChoice, LazyAccount};
 use serde_json::Value;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc2822;

@@ -10,9 +10,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use aws_config::SdkConfig;
+use raglan_aws::LazyAccount;
 use raglan_core::clock::{Clock, Timestamp};
 use raglan_rag::backend::BackendError;
-use raglan_store::{LazyAccount, StoreError};
+use raglan_store::StoreError;
 use serde_json::Value;
 use tokio::sync::OnceCell;
 

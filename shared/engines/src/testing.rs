@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
+use raglan_aws::LazyAccount;
 use raglan_core::clock::{ManualClock, Timestamp};
 use raglan_core::random::SequenceRandom;
 use raglan_outbound::OutboundClient;
 use raglan_rag::backend::{Comparison, Condition, Filters, RetrieveRequest};
-use raglan_store::LazyAccount;
 use serde_json::{Value, json};
 
 use crate::call::{CredentialHeader, EngineClient, ExchangeLimits, Surroundings};

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, Shared};
+use raglan_aws::LazyAccount;
 use raglan_core::catalog::KnowledgeBaseId;
 use raglan_core::clock::{Clock, Timestamp};
 use raglan_rag::backend::{
@@ -16,7 +17,6 @@ use raglan_rag::backend::{
     RetrieveRequest, Statistics,
 };
 use raglan_rag::embedded::EmbeddedBackend;
-use raglan_store::LazyAccount;
 use tokio::sync::{OnceCell, watch};
 use tokio::time::{Instant, timeout};
 

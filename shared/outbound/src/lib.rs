@@ -2,16 +2,18 @@
 
 mod certificates;
 
+use std::fmt;
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::uri::Scheme;
 use http::{Request, Response};
+use http_body::Body;
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper_rustls::HttpsConnector;
-use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::{Client, ResponseFuture};
 use hyper_util::rt::TokioExecutor;
 
 /// How much a request may cost.
@@ -40,18 +42,22 @@ pub enum OutboundError {
     TooLarge(usize),
 }
 
-type HttpsClient = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
-type PlainClient = Client<HttpConnector, Full<Bytes>>;
-
 /// A client with a pool of connections. Making one costs nothing: certificates are read at the first
 /// request over HTTPS, so that a machine without any can still talk to itself.
 #[derive(Debug, Default)]
 pub struct OutboundClient {
-    https: OnceLock<HttpsClient>,
-    plain: OnceLock<PlainClient>,
+    connections: Connections<Full<Bytes>>,
 }
 
 impl OutboundClient {
+    /// The same, and opening a connection takes no longer than this (the TLS handshake excluded).
+    #[must_use]
+    pub fn with_connect_timeout(connect_timeout: Duration) -> Self {
+        Self {
+            connections: Connections::with_connect_timeout(connect_timeout),
+        }
+    }
+
     /// Sends a request and reads the whole answer.
     ///
     /// # Errors
@@ -61,11 +67,7 @@ impl OutboundClient {
         request: Request<Full<Bytes>>,
         bounds: Bounds,
     ) -> Result<Response<Bytes>, OutboundError> {
-        let sent = if request.uri().scheme() == Some(&Scheme::HTTP) {
-            self.plain().request(request)
-        } else {
-            self.https()?.request(request)
-        };
+        let sent = self.connections.send(request)?;
         let work = async {
             let response = sent.await.map_err(|error| broken(&error))?;
             let (parts, body) = response.into_parts();
@@ -83,28 +85,94 @@ impl OutboundClient {
         let answer = tokio::time::timeout(bounds.time, work).await;
         answer.unwrap_or(Err(OutboundError::TimedOut(bounds.time)))
     }
+}
 
-    fn plain(&self) -> &PlainClient {
-        self.plain
-            .get_or_init(|| Client::builder(TokioExecutor::new()).build_http())
+type HttpsClient<B> = Client<HttpsConnector<HttpConnector>, B>;
+type PlainClient<B> = Client<HttpConnector, B>;
+
+/// A pool of connections for requests with bodies of one type. Nothing bounds a request here.
+pub struct Connections<B> {
+    https: OnceLock<HttpsClient<B>>,
+    plain: OnceLock<PlainClient<B>>,
+    connect_timeout: Option<Duration>,
+}
+
+impl<B> Default for Connections<B> {
+    fn default() -> Self {
+        Self {
+            https: OnceLock::new(),
+            plain: OnceLock::new(),
+            connect_timeout: None,
+        }
+    }
+}
+
+impl<B> fmt::Debug for Connections<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Connections");
+        let shown = shown.field("connect_timeout", &self.connect_timeout);
+        shown.finish_non_exhaustive()
+    }
+}
+
+impl<B> Connections<B>
+where
+    B: Body + Send + Unpin + 'static,
+    B::Data: Send,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    /// Opening a connection takes no longer than this (the TLS handshake excluded).
+    #[must_use]
+    pub fn with_connect_timeout(connect_timeout: Duration) -> Self {
+        Self {
+            connect_timeout: Some(connect_timeout),
+            ..Self::default()
+        }
     }
 
-    fn https(&self) -> Result<&HttpsClient, OutboundError> {
+    /// Sends a request.
+    ///
+    /// # Errors
+    /// [`OutboundError::Certificates`]; what else can happen is the future's.
+    pub fn send(&self, request: Request<B>) -> Result<ResponseFuture, OutboundError> {
+        if request.uri().scheme() == Some(&Scheme::HTTP) {
+            Ok(self.plain().request(request))
+        } else {
+            Ok(self.https()?.request(request))
+        }
+    }
+
+    fn plain(&self) -> &PlainClient<B> {
+        self.plain
+            .get_or_init(|| Client::builder(TokioExecutor::new()).build(self.tcp()))
+    }
+
+    fn https(&self) -> Result<&HttpsClient<B>, OutboundError> {
         if let Some(client) = self.https.get() {
             return Ok(client);
         }
+        let mut tcp = self.tcp();
+        tcp.enforce_http(false);
         let connector = hyper_rustls::HttpsConnectorBuilder::new()
             .with_tls_config(certificates::client_config().map_err(OutboundError::Certificates)?)
             .https_only()
             .enable_http1()
-            .build();
+            .wrap_connector(tcp);
         let client = Client::builder(TokioExecutor::new()).build(connector);
         Ok(self.https.get_or_init(|| client))
     }
+
+    fn tcp(&self) -> HttpConnector {
+        let mut tcp = HttpConnector::new();
+        tcp.set_nodelay(true);
+        tcp.set_connect_timeout(self.connect_timeout);
+        tcp
+    }
 }
 
-/// The innermost cause says the most: "connection refused" and not "client error (Connect)".
-fn broken(error: &hyper_util::client::legacy::Error) -> OutboundError {
+/// No connection, by the innermost cause, which says the most: "connection refused" and not "client error (Connect)".
+#[must_use]
+pub fn broken(error: &hyper_util::client::legacy::Error) -> OutboundError {
     let mut cause: &dyn std::error::Error = error;
     while let Some(inner) = cause.source() {
         cause = inner;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::operation::transact_write_items::TransactWriteItemsError;
+use aws_sdk_dynamodb::operation::transact_write_items::TransactWriteItemsInput;
 use aws_sdk_dynamodb::types::builders::PutBuilder;
 use aws_sdk_dynamodb::types::{Put, TransactWriteItem};
 use raglan_core::audit_chain::{Head, link};
@@ -199,14 +200,16 @@ impl AuditWriter {
         let answer = self
             .table
             .client
-            .transact_write_items()
-            .set_transact_items(Some(
-                parts
-                    .into_iter()
-                    .map(|put| TransactWriteItem::builder().put(put).build())
-                    .collect(),
-            ))
-            .send()
+            .send(
+                TransactWriteItemsInput::builder()
+                    .set_transact_items(Some(
+                        parts
+                            .into_iter()
+                            .map(|put| TransactWriteItem::builder().put(put).build())
+                            .collect(),
+                    ))
+                    .build(),
+            )
             .await;
         let Err(error) = answer else {
             return Ok(());

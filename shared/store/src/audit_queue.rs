@@ -1,6 +1,8 @@
 //! The queue that audit events travel through, from the MCP function to the audit function.
 
-use aws_sdk_sqs::Client;
+use aws_sdk_sqs::operation::send_message::SendMessageInput;
+use aws_sdk_sqs::operation::send_message_batch::SendMessageBatchInput;
+use raglan_aws::{ServiceClient, Sqs};
 use raglan_core::audit::AuditEvent;
 use serde::Serialize;
 
@@ -14,14 +16,14 @@ pub const MAX_MESSAGE_BYTES: usize = 255 * 1024;
 /// The audit queue.
 #[derive(Debug, Clone)]
 pub struct AuditQueue {
-    client: Client,
+    client: ServiceClient<Sqs>,
     url: String,
 }
 
 impl AuditQueue {
     /// The queue with that URL.
     #[must_use]
-    pub fn new(client: Client, url: impl Into<String>) -> Self {
+    pub fn new(client: ServiceClient<Sqs>, url: impl Into<String>) -> Self {
         Self {
             client,
             url: url.into(),
@@ -58,10 +60,12 @@ impl AuditQueue {
             });
         }
         self.client
-            .send_message()
-            .queue_url(&self.url)
-            .message_body(body)
-            .send()
+            .send(
+                SendMessageInput::builder()
+                    .queue_url(&self.url)
+                    .message_body(body)
+                    .build(),
+            )
             .await
             .map_err(|error| StoreError::of_call("SendMessage", &self.url, &error))?;
         Ok(())
@@ -75,10 +79,12 @@ impl AuditQueue {
     pub async fn warm(&self) -> Result<(), StoreError> {
         let answer = self
             .client
-            .send_message_batch()
-            .queue_url(&self.url)
-            .set_entries(Some(Vec::new()))
-            .send()
+            .send(
+                SendMessageBatchInput::builder()
+                    .queue_url(&self.url)
+                    .set_entries(Some(Vec::new()))
+                    .build(),
+            )
             .await;
         match answer.map_err(|error| StoreError::of_call("SendMessageBatch", &self.url, &error)) {
             Ok(_) | Err(StoreError::Refused { .. }) => Ok(()),
@@ -100,7 +106,13 @@ mod tests {
         queue.warm().await.unwrap();
         queue.send(&event).await.unwrap();
 
-        let output = sqs.receive_message().queue_url(&url).send().await.unwrap();
+        let output = sqs
+            .sdk()
+            .receive_message()
+            .queue_url(&url)
+            .send()
+            .await
+            .unwrap();
         let messages = output.messages();
         assert_eq!(messages.len(), 1);
         let body = messages[0].body().unwrap();

@@ -14,10 +14,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
-use aws_sdk_dynamodb::Client;
-use aws_sdk_dynamodb::operation::query::builders::QueryFluentBuilder;
+use aws_sdk_dynamodb::operation::delete_item::DeleteItemInput;
+use aws_sdk_dynamodb::operation::get_item::GetItemInput;
+use aws_sdk_dynamodb::operation::query::QueryInput;
+use aws_sdk_dynamodb::operation::query::builders::QueryInputBuilder;
 use aws_sdk_dynamodb::types::AttributeValue;
 use futures::future::try_join_all;
+use raglan_aws::{DynamoDb, ServiceClient};
 use raglan_core::audit_chain::{ChainRecord, Head};
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
@@ -77,14 +80,14 @@ pub struct OpenChain {
 /// The audit table.
 #[derive(Debug, Clone)]
 pub struct AuditTable {
-    pub(crate) client: Client,
+    pub(crate) client: ServiceClient<DynamoDb>,
     pub(crate) table: String,
 }
 
 impl AuditTable {
     /// The table of that name.
     #[must_use]
-    pub fn new(client: Client, table: impl Into<String>) -> Self {
+    pub fn new(client: ServiceClient<DynamoDb>, table: impl Into<String>) -> Self {
         Self {
             client,
             table: table.into(),
@@ -186,12 +189,14 @@ impl AuditTable {
     pub async fn head(&self, key: &str, day: &str) -> Result<Head, StoreError> {
         let answer = self
             .client
-            .get_item()
-            .table_name(&self.table)
-            .key(PARTITION, text(heads_partition(key, day)))
-            .key(EVENT_ID, text(key))
-            .consistent_read(true)
-            .send()
+            .send(
+                GetItemInput::builder()
+                    .table_name(&self.table)
+                    .key(PARTITION, text(heads_partition(key, day)))
+                    .key(EVENT_ID, text(key))
+                    .consistent_read(true)
+                    .build(),
+            )
             .await
             .map_err(|error| StoreError::of_call("GetItem", &self.table, &error))?;
         let head = answer.item.as_ref().and_then(head_of);
@@ -249,14 +254,16 @@ impl AuditTable {
     pub async fn mark_closed(&self, chain: &OpenChain) -> Result<(), StoreError> {
         let answer = self
             .client
-            .delete_item()
-            .table_name(&self.table)
-            .key(PARTITION, text(open_partition(&chain.key)))
-            .key(EVENT_ID, text(open_sort(&chain.key, &chain.day)))
-            .condition_expression("#sequence = :sequence")
-            .expression_attribute_names("#sequence", HEAD_SEQUENCE)
-            .expression_attribute_values(":sequence", number(chain.sequence))
-            .send()
+            .send(
+                DeleteItemInput::builder()
+                    .table_name(&self.table)
+                    .key(PARTITION, text(open_partition(&chain.key)))
+                    .key(EVENT_ID, text(open_sort(&chain.key, &chain.day)))
+                    .condition_expression("#sequence = :sequence")
+                    .expression_attribute_names("#sequence", HEAD_SEQUENCE)
+                    .expression_attribute_values(":sequence", number(chain.sequence))
+                    .build(),
+            )
             .await;
         match answer.map_err(|error| StoreError::of_call("DeleteItem", &self.table, &error)) {
             Ok(_) | Err(StoreError::Conflict { .. }) => Ok(()),
@@ -264,9 +271,8 @@ impl AuditTable {
         }
     }
 
-    fn query(&self, index: Option<&str>, attribute: &str, value: &str) -> QueryFluentBuilder {
-        self.client
-            .query()
+    fn query(&self, index: Option<&str>, attribute: &str, value: &str) -> QueryInputBuilder {
+        QueryInput::builder()
             .table_name(&self.table)
             .set_index_name(index.map(ToOwned::to_owned))
             .consistent_read(index.is_none())
@@ -277,7 +283,7 @@ impl AuditTable {
 
     async fn one_page(
         &self,
-        query: QueryFluentBuilder,
+        query: QueryInputBuilder,
         bounds: Bounds<'_>,
     ) -> Result<Page, StoreError> {
         let mut query = query;
@@ -331,7 +337,7 @@ impl AuditTable {
 
     async fn each_item(
         &self,
-        query: QueryFluentBuilder,
+        query: QueryInputBuilder,
         mut see: impl FnMut(Item) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         self.each_page(query, |items, _| {
@@ -344,16 +350,19 @@ impl AuditTable {
     /// Hands over page after page, and whether another one follows, until `see` has enough.
     async fn each_page(
         &self,
-        query: QueryFluentBuilder,
+        query: QueryInputBuilder,
         mut see: impl FnMut(Vec<Item>, bool) -> Result<ControlFlow<()>, StoreError>,
     ) -> Result<(), StoreError> {
-        let mut pages = query.into_paginator().send();
-        while let Some(page) = pages.next().await {
+        let mut next = Some(None);
+        while let Some(start) = next {
+            let query = query.clone().set_exclusive_start_key(start);
+            let page = self.client.send(query.build()).await;
             let page = page.map_err(|error| StoreError::of_call("Query", &self.table, &error))?;
             let has_more = page.last_evaluated_key.is_some();
             if see(page.items.unwrap_or_default(), has_more)?.is_break() {
                 break;
             }
+            next = page.last_evaluated_key.map(Some);
         }
         Ok(())
     }

@@ -1,8 +1,9 @@
 //! The dead-letter queue of the audit trail: messages that no event came out of. SQS moves those there
 //! that failed too often. Those that can never succeed are put there at once, with the reason.
 
-use aws_sdk_sqs::Client;
+use aws_sdk_sqs::operation::send_message::SendMessageInput;
 use aws_sdk_sqs::types::MessageAttributeValue;
+use raglan_aws::{ServiceClient, Sqs};
 
 use crate::error::StoreError;
 
@@ -14,14 +15,14 @@ pub const MESSAGE_ID: &str = "message_id";
 /// The queue.
 #[derive(Debug, Clone)]
 pub struct DeadLetterQueue {
-    client: Client,
+    client: ServiceClient<Sqs>,
     url: String,
 }
 
 impl DeadLetterQueue {
     /// The queue with that URL.
     #[must_use]
-    pub fn new(client: Client, url: impl Into<String>) -> Self {
+    pub fn new(client: ServiceClient<Sqs>, url: impl Into<String>) -> Self {
         Self {
             client,
             url: url.into(),
@@ -34,9 +35,7 @@ impl DeadLetterQueue {
     /// # Errors
     /// [`StoreError`]; a message without a body is refused by SQS.
     pub async fn keep(&self, body: &str, message_id: &str, reason: &str) -> Result<(), StoreError> {
-        let mut message = self
-            .client
-            .send_message()
+        let mut message = SendMessageInput::builder()
             .queue_url(&self.url)
             .message_body(body);
         for (name, value) in [(REASON, reason), (MESSAGE_ID, message_id)] {
@@ -50,7 +49,7 @@ impl DeadLetterQueue {
                 message = message.message_attributes(name, attribute);
             }
         }
-        let answer = message.send().await;
+        let answer = self.client.send(message.build()).await;
         answer.map_err(|error| StoreError::of_call("SendMessage", &self.url, &error))?;
         Ok(())
     }
@@ -74,7 +73,7 @@ mod tests {
         let (sqs, url) = local_sqs().await;
         let queue = DeadLetterQueue::new(sqs.clone(), &url);
         queue.keep("not { json", "m-1", "because").await.unwrap();
-        let received = sqs.receive_message().queue_url(&url);
+        let received = sqs.sdk().receive_message().queue_url(&url);
         let received = received.message_attribute_names("All").send().await;
         let message = &received.unwrap().messages.unwrap()[0];
         assert_eq!(message.body(), Some("not { json"));

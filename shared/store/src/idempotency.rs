@@ -6,9 +6,12 @@
 //! and then the result. Claiming is one conditional `PutItem`; whoever comes second is told by the
 //! refused write what is there.
 
-use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::operation::delete_item::DeleteItemInput;
 use aws_sdk_dynamodb::operation::put_item::PutItemError;
+use aws_sdk_dynamodb::operation::put_item::PutItemInput;
+use aws_sdk_dynamodb::operation::transact_write_items::TransactWriteItemsInput;
 use aws_sdk_dynamodb::types::{Put, ReturnValuesOnConditionCheckFailure, TransactWriteItem};
+use raglan_aws::{DynamoDb, ServiceClient};
 use raglan_core::clock::Timestamp;
 use raglan_core::key::KeyHash;
 use raglan_core::tool::Tool;
@@ -36,7 +39,7 @@ const REPLAY_UNTIL: &str = "replay_until_ms";
 /// The kept results.
 #[derive(Debug, Clone)]
 pub struct IdempotencyStore {
-    client: Client,
+    client: ServiceClient<DynamoDb>,
     table: String,
 }
 
@@ -75,7 +78,7 @@ pub struct Claim {
 impl IdempotencyStore {
     /// The results in the state table of that name.
     #[must_use]
-    pub fn new(client: Client, table: impl Into<String>) -> Self {
+    pub fn new(client: ServiceClient<DynamoDb>, table: impl Into<String>) -> Self {
         Self {
             client,
             table: table.into(),
@@ -102,9 +105,7 @@ impl IdempotencyStore {
         put(CLAIM_UNTIL, number(until.epoch_ms()));
         put(REPLAY_UNTIL, number(replay_until.epoch_ms()));
         put("expires_at", number(replay_until.epoch_seconds()));
-        let sent = self
-            .client
-            .put_item()
+        let request = PutItemInput::builder()
             .table_name(&self.table)
             .set_item(Some(item.clone()))
             // DynamoDB deletes what has expired within days only, so the times are compared here too.
@@ -115,11 +116,11 @@ impl IdempotencyStore {
             )
             .expression_attribute_names("#result", RESULT)
             .expression_attribute_values(":now", number(now.epoch_ms()))
-            // The SDK repeats a write whose answer got lost; the repetition is this same claim.
+            // The client repeats a write whose answer got lost; the repetition is this same claim.
             .expression_attribute_values(":claim", text(claim_id))
             .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld)
-            .send()
-            .await;
+            .build();
+        let sent = self.client.send(request).await;
         match sent {
             Ok(_) => Ok(Claimed::New(Claim { item })),
             Err(error) => match error.as_service_error() {
@@ -156,12 +157,14 @@ impl IdempotencyStore {
         item.insert(RESULT.to_owned(), text(result));
         let Some(turn) = turn else {
             self.client
-                .put_item()
-                .table_name(&self.table)
-                .set_item(Some(item))
-                .condition_expression(STILL_MINE)
-                .set_expression_attribute_values(Some(claim.values()))
-                .send()
+                .send(
+                    PutItemInput::builder()
+                        .table_name(&self.table)
+                        .set_item(Some(item))
+                        .condition_expression(STILL_MINE)
+                        .set_expression_attribute_values(Some(claim.values()))
+                        .build(),
+                )
                 .await
                 .map_err(|error| StoreError::of_call("PutItem", &self.table, &error))?;
             return Ok(());
@@ -178,10 +181,12 @@ impl IdempotencyStore {
                 code: "incomplete".to_owned(),
             })?;
         self.client
-            .transact_write_items()
-            .transact_items(TransactWriteItem::builder().put(put).build())
-            .transact_items(turn.into_change(&self.table)?)
-            .send()
+            .send(
+                TransactWriteItemsInput::builder()
+                    .transact_items(TransactWriteItem::builder().put(put).build())
+                    .transact_items(turn.into_change(&self.table)?)
+                    .build(),
+            )
             .await
             .map_err(|error| StoreError::of_transaction(&self.table, &error))?;
         Ok(())
@@ -197,12 +202,14 @@ impl IdempotencyStore {
             .filter_map(|name| Some((name.to_owned(), claim.item.get(name)?.clone())))
             .collect();
         self.client
-            .delete_item()
-            .table_name(&self.table)
-            .set_key(Some(key))
-            .condition_expression(STILL_MINE)
-            .set_expression_attribute_values(Some(claim.values()))
-            .send()
+            .send(
+                DeleteItemInput::builder()
+                    .table_name(&self.table)
+                    .set_key(Some(key))
+                    .condition_expression(STILL_MINE)
+                    .set_expression_attribute_values(Some(claim.values()))
+                    .build(),
+            )
             .await
             .map_err(|error| StoreError::of_call("DeleteItem", &self.table, &error))?;
         Ok(())

@@ -5,8 +5,12 @@
 //! names the revision that it was decided on, so that of two operators who change one key at the same
 //! time the later one is told, instead of undoing the other's work.
 
-use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::operation::get_item::GetItemInput;
+use aws_sdk_dynamodb::operation::put_item::PutItemInput;
+use aws_sdk_dynamodb::operation::query::QueryInput;
+use aws_sdk_dynamodb::operation::transact_write_items::TransactWriteItemsInput;
 use aws_sdk_dynamodb::types::{AttributeValue, Put, TransactWriteItem};
+use raglan_aws::{DynamoDb, ServiceClient};
 use raglan_core::key::KeyHash;
 use raglan_core::key_record::KeyRecord;
 
@@ -24,7 +28,7 @@ const NO_KEY_HASH: &str = "00000000000000000000000000000000000000000000000000000
 /// The keys' table.
 #[derive(Debug, Clone)]
 pub struct KeyStore {
-    client: Client,
+    client: ServiceClient<DynamoDb>,
     table: String,
 }
 
@@ -49,7 +53,7 @@ impl ReadRecord {
 impl KeyStore {
     /// The table of that name.
     #[must_use]
-    pub fn new(client: Client, table: impl Into<String>) -> Self {
+    pub fn new(client: ServiceClient<DynamoDb>, table: impl Into<String>) -> Self {
         Self {
             client,
             table: table.into(),
@@ -83,11 +87,13 @@ impl KeyStore {
     async fn get_item(&self, hash: &KeyHash) -> Result<Option<Item>, StoreError> {
         let output = self
             .client
-            .get_item()
-            .table_name(&self.table)
-            .key(HASH, text(hash.as_str()))
-            .consistent_read(true)
-            .send()
+            .send(
+                GetItemInput::builder()
+                    .table_name(&self.table)
+                    .key(HASH, text(hash.as_str()))
+                    .consistent_read(true)
+                    .build(),
+            )
             .await
             .map_err(|error| StoreError::of_call("GetItem", &self.table, &error))?;
         Ok(output.item)
@@ -100,10 +106,12 @@ impl KeyStore {
     /// [`StoreError`]; the next call opens the connection then.
     pub async fn warm(&self) -> Result<(), StoreError> {
         self.client
-            .get_item()
-            .table_name(&self.table)
-            .key(HASH, text(NO_KEY_HASH))
-            .send()
+            .send(
+                GetItemInput::builder()
+                    .table_name(&self.table)
+                    .key(HASH, text(NO_KEY_HASH))
+                    .build(),
+            )
             .await
             .map_err(|error| StoreError::of_call("GetItem", &self.table, &error))?;
         Ok(())
@@ -152,12 +160,14 @@ impl KeyStore {
     ) -> Result<(), StoreError> {
         let put = self.replacement(before, after)?;
         self.client
-            .put_item()
-            .table_name(&self.table)
-            .set_item(Some(put.item))
-            .set_condition_expression(put.condition_expression)
-            .set_expression_attribute_values(put.expression_attribute_values)
-            .send()
+            .send(
+                PutItemInput::builder()
+                    .table_name(&self.table)
+                    .set_item(Some(put.item))
+                    .set_condition_expression(put.condition_expression)
+                    .set_expression_attribute_values(put.expression_attribute_values)
+                    .build(),
+            )
             .await
             .map_err(|error| StoreError::of_call("PutItem", &self.table, &error))?;
         Ok(())
@@ -183,9 +193,11 @@ impl KeyStore {
         let changes = [self.replacement(before, replaced)?, new]
             .map(|put| TransactWriteItem::builder().put(put).build());
         self.client
-            .transact_write_items()
-            .set_transact_items(Some(changes.into()))
-            .send()
+            .send(
+                TransactWriteItemsInput::builder()
+                    .set_transact_items(Some(changes.into()))
+                    .build(),
+            )
             .await
             .map_err(|error| StoreError::of_transaction(&self.table, &error))?;
         Ok(())
@@ -200,6 +212,7 @@ impl KeyStore {
         let mut records = Vec::new();
         let mut pages = self
             .client
+            .sdk()
             .scan()
             .table_name(&self.table)
             .consistent_read(true)
@@ -223,13 +236,15 @@ impl KeyStore {
         }
         let output = self
             .client
-            .query()
-            .table_name(&self.table)
-            .index_name(ID_INDEX)
-            .key_condition_expression("key_id = :key_id")
-            .expression_attribute_values(":key_id", text(key_id))
-            .limit(1)
-            .send()
+            .send(
+                QueryInput::builder()
+                    .table_name(&self.table)
+                    .index_name(ID_INDEX)
+                    .key_condition_expression("key_id = :key_id")
+                    .expression_attribute_values(":key_id", text(key_id))
+                    .limit(1)
+                    .build(),
+            )
             .await
             .map_err(|error| StoreError::of_call("Query", &self.table, &error))?;
         let hash = output
@@ -281,11 +296,13 @@ impl KeyStore {
     async fn write(&self, record: &KeyRecord, condition: Option<&str>) -> Result<(), StoreError> {
         let item = encode(&self.table, &record.key_id, record)?;
         self.client
-            .put_item()
-            .table_name(&self.table)
-            .set_item(Some(item))
-            .set_condition_expression(condition.map(ToOwned::to_owned))
-            .send()
+            .send(
+                PutItemInput::builder()
+                    .table_name(&self.table)
+                    .set_item(Some(item))
+                    .set_condition_expression(condition.map(ToOwned::to_owned))
+                    .build(),
+            )
             .await
             .map_err(|error| StoreError::of_call("PutItem", &self.table, &error))?;
         Ok(())
@@ -406,10 +423,12 @@ mod tests {
         item.insert("enabled".to_owned(), text("a-secret-word"));
         store
             .client
-            .put_item()
-            .table_name("keys")
-            .set_item(Some(item))
-            .send()
+            .send(
+                PutItemInput::builder()
+                    .table_name("keys")
+                    .set_item(Some(item))
+                    .build(),
+            )
             .await
             .unwrap();
 

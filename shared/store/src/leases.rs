@@ -4,9 +4,10 @@
 //! in case that nobody gives it back. Taking a place is one conditional `UpdateItem` as a rule; when
 //! somebody else sits there, the refused write tells which places are free.
 
-use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::operation::update_item::UpdateItemError;
+use aws_sdk_dynamodb::operation::update_item::UpdateItemInput;
 use aws_sdk_dynamodb::types::ReturnValuesOnConditionCheckFailure;
+use raglan_aws::{DynamoDb, ServiceClient};
 use raglan_core::clock::Timestamp;
 use raglan_core::key::KeyHash;
 
@@ -23,7 +24,7 @@ const KEPT_SECONDS: i64 = 86_400;
 /// The places.
 #[derive(Debug, Clone)]
 pub struct LeaseStore {
-    client: Client,
+    client: ServiceClient<DynamoDb>,
     table: String,
 }
 
@@ -38,7 +39,7 @@ pub struct Lease {
 impl LeaseStore {
     /// The places in the state table of that name.
     #[must_use]
-    pub fn new(client: Client, table: impl Into<String>) -> Self {
+    pub fn new(client: ServiceClient<DynamoDb>, table: impl Into<String>) -> Self {
         Self {
             client,
             table: table.into(),
@@ -89,13 +90,15 @@ impl LeaseStore {
     /// [`StoreError`]; the place is free by itself then, later. `Conflict` when it was already.
     pub async fn give_back(&self, lease: &Lease) -> Result<(), StoreError> {
         self.client
-            .update_item()
-            .table_name(&self.table)
-            .set_key(Some(lease.item_key.clone()))
-            .update_expression(format!("REMOVE {}", lease.place))
-            .condition_expression(format!("{} = :until", lease.place))
-            .expression_attribute_values(":until", number(lease.until_ms))
-            .send()
+            .send(
+                UpdateItemInput::builder()
+                    .table_name(&self.table)
+                    .set_key(Some(lease.item_key.clone()))
+                    .update_expression(format!("REMOVE {}", lease.place))
+                    .condition_expression(format!("{} = :until", lease.place))
+                    .expression_attribute_values(":until", number(lease.until_ms))
+                    .build(),
+            )
             .await
             .map_err(|error| StoreError::of_call("UpdateItem", &self.table, &error))?;
         Ok(())
@@ -106,16 +109,25 @@ impl LeaseStore {
         let place = &lease.place;
         let sent = self
             .client
-            .update_item()
-            .table_name(&self.table)
-            .set_key(Some(lease.item_key.clone()))
-            .update_expression(format!("SET {place} = :until, expires_at = :expires"))
-            .condition_expression(format!("attribute_not_exists({place}) OR {place} <= :now"))
-            .expression_attribute_values(":until", number(lease.until_ms))
-            .expression_attribute_values(":now", number(now.epoch_ms()))
-            .expression_attribute_values(":expires", number(now.epoch_seconds() + KEPT_SECONDS))
-            .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld)
-            .send()
+            .send(
+                UpdateItemInput::builder()
+                    .table_name(&self.table)
+                    .set_key(Some(lease.item_key.clone()))
+                    .update_expression(format!("SET {place} = :until, expires_at = :expires"))
+                    .condition_expression(format!(
+                        "attribute_not_exists({place}) OR {place} <= :now"
+                    ))
+                    .expression_attribute_values(":until", number(lease.until_ms))
+                    .expression_attribute_values(":now", number(now.epoch_ms()))
+                    .expression_attribute_values(
+                        ":expires",
+                        number(now.epoch_seconds() + KEPT_SECONDS),
+                    )
+                    .return_values_on_condition_check_failure(
+                        ReturnValuesOnConditionCheckFailure::AllOld,
+                    )
+                    .build(),
+            )
             .await;
         match sent {
             Ok(_) => Ok(None),

@@ -23,9 +23,10 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::operation::update_item::UpdateItemError;
+use aws_sdk_dynamodb::operation::update_item::UpdateItemInput;
 use aws_sdk_dynamodb::types::{AttributeValue, ReturnValue, ReturnValuesOnConditionCheckFailure};
+use raglan_aws::{DynamoDb, ServiceClient};
 use raglan_core::clock::Timestamp;
 use raglan_core::key::KeyHash;
 use raglan_core::key_record::RateLimit;
@@ -52,7 +53,7 @@ const WRITES_MAX: usize = 5;
 /// The counting items.
 #[derive(Debug, Clone)]
 pub struct MeterStore {
-    client: Client,
+    client: ServiceClient<DynamoDb>,
     table: String,
 }
 
@@ -82,7 +83,7 @@ pub struct Count {
 impl MeterStore {
     /// The counting items of the state table of that name.
     #[must_use]
-    pub fn new(client: Client, table: impl Into<String>) -> Self {
+    pub fn new(client: ServiceClient<DynamoDb>, table: impl Into<String>) -> Self {
         Self {
             client,
             table: table.into(),
@@ -192,9 +193,7 @@ impl MeterStore {
         let now_us = epoch_us(now);
         let cost_us = bucket.map_or(0, |bucket| bucket.cost_us(calls.total));
         let latest_us = bucket.map_or(i64::MAX, |bucket| bucket.latest_us(now_us, calls.total));
-        let mut request = self
-            .client
-            .update_item()
+        let mut request = UpdateItemInput::builder()
             .table_name(&self.table)
             .set_key(Some(state_key(key, METER)))
             .update_expression(shape.update(calls))
@@ -217,7 +216,7 @@ impl MeterStore {
         for (tool, count) in &calls.by_tool {
             request = request.expression_attribute_values(format!(":{tool}"), number(*count));
         }
-        match request.send().await {
+        match self.client.send(request.build()).await {
             Ok(output) => Ok(Written::Counted(output.attributes.unwrap_or_default())),
             Err(error) => match error.as_service_error() {
                 Some(UpdateItemError::ConditionalCheckFailedException(failed)) => {

@@ -4,8 +4,10 @@
 //! whatever they call their sessions, and two turns at the same time are both kept. The sort key holds
 //! the hash of the session's name and an identifier that sorts by time.
 
-use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::operation::put_item::PutItemInput;
+use aws_sdk_dynamodb::operation::query::QueryInput;
 use aws_sdk_dynamodb::types::{AttributeValue, Put, TransactWriteItem};
+use raglan_aws::{DynamoDb, ServiceClient};
 use raglan_core::clock::Timestamp;
 use raglan_core::key::KeyHash;
 use serde::{Deserialize, Serialize};
@@ -27,7 +29,7 @@ const RECORD: &str = "a turn of a conversation";
 /// The kept conversations.
 #[derive(Debug, Clone)]
 pub struct SessionStore {
-    client: Client,
+    client: ServiceClient<DynamoDb>,
     table: String,
 }
 
@@ -82,7 +84,7 @@ impl NewTurn {
 impl SessionStore {
     /// The conversations in the state table of that name.
     #[must_use]
-    pub fn new(client: Client, table: impl Into<String>) -> Self {
+    pub fn new(client: ServiceClient<DynamoDb>, table: impl Into<String>) -> Self {
         Self {
             client,
             table: table.into(),
@@ -120,10 +122,12 @@ impl SessionStore {
     /// [`StoreError`]
     pub async fn append(&self, turn: NewTurn) -> Result<(), StoreError> {
         self.client
-            .put_item()
-            .table_name(&self.table)
-            .set_item(Some(turn.item))
-            .send()
+            .send(
+                PutItemInput::builder()
+                    .table_name(&self.table)
+                    .set_item(Some(turn.item))
+                    .build(),
+            )
             .await
             .map_err(|error| StoreError::of_call("PutItem", &self.table, &error))?;
         Ok(())
@@ -143,21 +147,25 @@ impl SessionStore {
         let limit = i32::try_from(TURNS_READ).unwrap_or(i32::MAX);
         let page = self
             .client
-            .query()
-            .table_name(&self.table)
-            .key_condition_expression("#partition = :partition AND begins_with(#sort, :session)")
-            .expression_attribute_names("#partition", "partition")
-            .expression_attribute_names("#sort", "sort")
-            .set_expression_attribute_values(partition.map(|partition| {
-                Item::from([
-                    (":partition".to_owned(), partition),
-                    (":session".to_owned(), text(prefix(session))),
-                ])
-            }))
-            .scan_index_forward(false)
-            .limit(limit)
-            .consistent_read(true)
-            .send()
+            .send(
+                QueryInput::builder()
+                    .table_name(&self.table)
+                    .key_condition_expression(
+                        "#partition = :partition AND begins_with(#sort, :session)",
+                    )
+                    .expression_attribute_names("#partition", "partition")
+                    .expression_attribute_names("#sort", "sort")
+                    .set_expression_attribute_values(partition.map(|partition| {
+                        Item::from([
+                            (":partition".to_owned(), partition),
+                            (":session".to_owned(), text(prefix(session))),
+                        ])
+                    }))
+                    .scan_index_forward(false)
+                    .limit(limit)
+                    .consistent_read(true)
+                    .build(),
+            )
             .await
             .map_err(|error| StoreError::of_call("Query", &self.table, &error))?;
         let mut turns = Vec::new();

@@ -25,7 +25,7 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::audit_append::AuditWriter;
 use crate::audit_table::AuditTable;
 use crate::catalog::{CatalogStore, PutMode};
-use crate::clients::AwsClients;
+use raglan_aws::{AwsClients, DynamoDb, ServiceClient, Sqs};
 
 /// Clients that find both services at this URL.
 pub(crate) fn clients_at(url: &str) -> AwsClients {
@@ -44,7 +44,7 @@ pub(crate) async fn nobody_listens() -> String {
 }
 
 /// An empty DynamoDB in memory.
-pub(crate) async fn local_dynamodb() -> aws_sdk_dynamodb::Client {
+pub(crate) async fn local_dynamodb() -> ServiceClient<DynamoDb> {
     let (listener, url) = listen().await;
     let database = dynoxide::Database::memory().unwrap();
     tokio::spawn(dynoxide::server::serve_on(listener, database));
@@ -52,7 +52,7 @@ pub(crate) async fn local_dynamodb() -> aws_sdk_dynamodb::Client {
 }
 
 /// An SQS with one queue, and the queue's URL.
-pub(crate) async fn local_sqs() -> (aws_sdk_sqs::Client, String) {
+pub(crate) async fn local_sqs() -> (ServiceClient<Sqs>, String) {
     let (listener, url) = listen().await;
     let provider = Arc::new(RustackSqs::new(SqsConfig {
         host: "127.0.0.1".to_owned(),
@@ -69,7 +69,13 @@ pub(crate) async fn local_sqs() -> (aws_sdk_sqs::Client, String) {
         }
     });
     let sqs = clients_at(&url).sqs;
-    let queue = sqs.create_queue().queue_name("audit").send().await.unwrap();
+    let queue = sqs
+        .sdk()
+        .create_queue()
+        .queue_name("audit")
+        .send()
+        .await
+        .unwrap();
     (sqs, queue.queue_url.unwrap())
 }
 
@@ -113,7 +119,7 @@ impl Key {
 }
 
 pub(crate) async fn create_table<'a>(
-    client: &aws_sdk_dynamodb::Client,
+    client: &ServiceClient<DynamoDb>,
     name: &str,
     key: &Key,
     indexes: impl IntoIterator<Item = &'a Index>,
@@ -142,6 +148,7 @@ pub(crate) async fn create_table<'a>(
     });
     let built: Vec<_> = built.collect();
     client
+        .sdk()
         .create_table()
         .table_name(name)
         .billing_mode(BillingMode::PayPerRequest)

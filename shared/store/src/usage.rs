@@ -9,7 +9,8 @@
 
 use std::collections::BTreeMap;
 
-use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::operation::get_item::GetItemInput;
+use raglan_aws::{DynamoDb, ServiceClient};
 use raglan_core::clock::Timestamp;
 use raglan_core::key::KeyHash;
 use raglan_core::tool::Tool;
@@ -20,7 +21,7 @@ use crate::limits::{CALL_COUNT, LAST_USED, meter_key, meter_of, number_of, today
 /// The usage of keys.
 #[derive(Debug, Clone)]
 pub struct UsageStore {
-    client: Client,
+    client: ServiceClient<DynamoDb>,
     table: String,
 }
 
@@ -40,7 +41,7 @@ pub struct Usage {
 impl UsageStore {
     /// The usage in the state table of that name.
     #[must_use]
-    pub fn new(client: Client, table: impl Into<String>) -> Self {
+    pub fn new(client: ServiceClient<DynamoDb>, table: impl Into<String>) -> Self {
         Self {
             client,
             table: table.into(),
@@ -54,11 +55,13 @@ impl UsageStore {
     pub async fn of(&self, key: &KeyHash) -> Result<Option<Usage>, StoreError> {
         let output = self
             .client
-            .get_item()
-            .table_name(&self.table)
-            .set_key(Some(meter_key(key)))
-            .consistent_read(true)
-            .send()
+            .send(
+                GetItemInput::builder()
+                    .table_name(&self.table)
+                    .set_key(Some(meter_key(key)))
+                    .consistent_read(true)
+                    .build(),
+            )
             .await
             .map_err(|error| StoreError::of_call("GetItem", &self.table, &error))?;
         Ok(output.item.map(|item| Usage {

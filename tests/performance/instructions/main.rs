@@ -16,6 +16,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
+use raglan_aws::AwsClients;
+use raglan_aws::transport::Transport;
 use raglan_cli::dev::index_sample;
 use raglan_cli::system::LocalSystem;
 use raglan_core::clock::{ManualClock, Timestamp};
@@ -25,7 +27,6 @@ use raglan_mcp::answers::Answers;
 use raglan_mcp::app::App;
 use raglan_mcp::backends::Backends;
 use raglan_mcp::config::Config;
-use raglan_store::AwsClients;
 use raglan_telemetry::log;
 use serde::{Deserialize, Serialize};
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -109,11 +110,11 @@ async fn run(folder: &Path, counted: Option<(Call, usize)>) -> anyhow::Result<()
 }
 
 impl Prepared {
-    fn app(&self, http_client: aws_sdk_dynamodb::config::SharedHttpClient) -> anyhow::Result<App> {
+    fn app(&self, transport: Arc<dyn Transport>) -> anyhow::Result<App> {
         let config = Config::from_lookup(|name| self.variables.get(name).cloned())?;
         let url = |name: &str| self.variables.get(name).map_or("", String::as_str);
         let clients = AwsClients::for_local_endpoints_over(
-            http_client,
+            transport,
             url("AWS_ENDPOINT_URL_DYNAMODB"),
             url("AWS_ENDPOINT_URL_SQS"),
         );

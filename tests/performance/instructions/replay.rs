@@ -1,18 +1,14 @@
-//! HTTP clients below the AWS SDK: one that keeps the answers that it passes on, and one that answers from
+//! Transports below the AWS client: one that keeps the answers that it passes on, and one that answers from
 //! what was kept. The first answer to each kind of request is the one that stays.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use aws_sdk_dynamodb::config::SharedHttpClient;
-use aws_smithy_http_client::Builder;
-use aws_smithy_runtime_api::client::http::{
-    HttpClient as _, HttpConnector, HttpConnectorFuture, SharedHttpConnector, http_client_fn,
-};
-use aws_smithy_runtime_api::client::orchestrator::{HttpRequest, HttpResponse};
-use aws_smithy_runtime_api::client::result::ConnectorError;
-use aws_smithy_types::body::SdkBody;
-use aws_smithy_types::byte_stream::ByteStream;
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http::{Request, Response};
+use raglan_aws::transport::{Transport, network};
+use raglan_outbound::OutboundError;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -26,46 +22,40 @@ pub struct Answer {
     body: String,
 }
 
-/// A client that asks over the network, and what it was answered.
-pub fn keeping_answers() -> (SharedHttpClient, Arc<Mutex<KeptAnswers>>) {
-    let (network, answers) = (
-        Builder::new().build_http(),
-        Arc::<Mutex<KeptAnswers>>::default(),
-    );
-    let kept = Arc::clone(&answers);
-    let client = http_client_fn(move |settings, components| {
-        SharedHttpConnector::new(Keeping {
-            network: network.http_connector(settings, components),
-            answers: Arc::clone(&kept),
-        })
-    });
-    (client, answers)
+/// A transport over the network, and what it was answered.
+pub fn keeping_answers() -> (Arc<dyn Transport>, Arc<Mutex<KeptAnswers>>) {
+    let answers = Arc::<Mutex<KeptAnswers>>::default();
+    let keeping = Keeping {
+        network: network(),
+        answers: Arc::clone(&answers),
+    };
+    (Arc::new(keeping), answers)
 }
 
-/// A client that never asks anybody.
-pub fn kept_answers(answers: KeptAnswers) -> SharedHttpClient {
-    let connector = SharedHttpConnector::new(Kept { answers });
-    http_client_fn(move |_, _| connector.clone())
+/// A transport that never asks anybody.
+pub fn kept_answers(answers: KeptAnswers) -> Arc<dyn Transport> {
+    Arc::new(Kept { answers })
 }
 
 #[derive(Debug)]
 struct Keeping {
-    network: SharedHttpConnector,
+    network: Arc<dyn Transport>,
     answers: Arc<Mutex<KeptAnswers>>,
 }
 
-impl HttpConnector for Keeping {
-    fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
-        let (kind, answers) = (kind_of(&request), Arc::clone(&self.answers));
-        let asking = self.network.call(request);
-        HttpConnectorFuture::new(async move {
-            let answer = asking.await?;
-            let status = answer.status().as_u16();
-            let body = ByteStream::new(answer.into_body()).collect().await;
-            let body = body.map_err(|error| ConnectorError::io(error.into()))?;
-            let body = String::from_utf8_lossy(&body.into_bytes()).into_owned();
-            let answer = Answer { status, body };
-            let mut answers = answers.lock().unwrap_or_else(PoisonError::into_inner);
+impl Transport for Keeping {
+    fn send(
+        &self,
+        request: Request<Bytes>,
+    ) -> BoxFuture<'_, Result<Response<Bytes>, OutboundError>> {
+        let kind = kind_of(&request);
+        Box::pin(async move {
+            let answer = self.network.send(request).await?;
+            let answer = Answer {
+                status: answer.status().as_u16(),
+                body: String::from_utf8_lossy(answer.body()).into_owned(),
+            };
+            let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
             answers.entry(kind).or_insert(answer).response()
         })
     }
@@ -76,31 +66,34 @@ struct Kept {
     answers: KeptAnswers,
 }
 
-impl HttpConnector for Kept {
-    fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
+impl Transport for Kept {
+    fn send(
+        &self,
+        request: Request<Bytes>,
+    ) -> BoxFuture<'_, Result<Response<Bytes>, OutboundError>> {
         let kind = kind_of(&request);
-        HttpConnectorFuture::ready(match self.answers.get(&kind) {
-            Some(answer) => answer.response(),
-            None => Err(ConnectorError::user(
-                format!("nothing was kept for {kind}").into(),
-            )),
-        })
+        let answer = self.answers.get(&kind).map(Answer::response);
+        let missing = || OutboundError::Connection(format!("nothing was kept for {kind}"));
+        let answer = answer.unwrap_or_else(|| Err(missing()));
+        Box::pin(async { answer })
     }
 }
 
 impl Answer {
-    fn response(&self) -> Result<HttpResponse, ConnectorError> {
-        let status = self.status.try_into();
-        let status = status.map_err(|_| ConnectorError::user("no status".into()))?;
-        Ok(HttpResponse::new(status, SdkBody::from(self.body.as_str())))
+    fn response(&self) -> Result<Response<Bytes>, OutboundError> {
+        let response = Response::builder().status(self.status);
+        let response = response.body(Bytes::from(self.body.clone()));
+        response.map_err(|error| OutboundError::Connection(error.to_string()))
     }
 }
 
 /// The operation and what it is about; values and conditions are left out.
-fn kind_of(request: &HttpRequest) -> String {
-    let operation = request.headers().get("x-amz-target").unwrap_or_default();
-    let body = request.body().bytes().unwrap_or_default();
-    let body: Value = serde_json::from_slice(body).unwrap_or_default();
+fn kind_of(request: &Request<Bytes>) -> String {
+    let operation = request.headers().get("x-amz-target");
+    let operation = operation
+        .and_then(|name| name.to_str().ok())
+        .unwrap_or_default();
+    let body: Value = serde_json::from_slice(request.body()).unwrap_or_default();
     let values = operation
         .ends_with("Query")
         .then_some(&body["ExpressionAttributeValues"]);

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use aws_lambda_events::sqs::SqsEvent;
 use raglan_audit::handler::Handler;
+use raglan_aws::AwsClients;
 use raglan_cli::local::emulators::{EmulatorOptions, Emulators};
 use raglan_cli::local::event_source::EventSource;
 use raglan_cli::local::provision::{LocalResources, provision};
@@ -26,7 +27,7 @@ use raglan_mcp::context::CallContext;
 use raglan_mcp::trail::Trail;
 use raglan_store::audit_table::{Bounds, Slice};
 use raglan_store::dead_letters::REASON;
-use raglan_store::{AuditQueue, AuditTable, AuditWriter, AwsClients, DeadLetterQueue};
+use raglan_store::{AuditQueue, AuditTable, AuditWriter, DeadLetterQueue};
 use serde_json::{Value, json};
 use tokio::task::LocalSet;
 use tokio::time::{Instant, sleep, timeout};
@@ -253,7 +254,7 @@ impl Way {
 
     async fn send_no_event(&self, n: u32) {
         let url = &self.resources.audit_queue_url;
-        let message = self.clients.sqs.send_message().queue_url(url);
+        let message = self.clients.sqs.sdk().send_message().queue_url(url);
         let message = message.message_body(format!("no event {n}"));
         while message.clone().send().await.is_err() {}
     }
@@ -266,7 +267,12 @@ impl Way {
 
     async fn waiting(&self, queue_url: &str) -> u64 {
         use aws_sdk_sqs::types::QueueAttributeName as Name;
-        let attributes = self.clear.sqs.get_queue_attributes().queue_url(queue_url);
+        let attributes = self
+            .clear
+            .sqs
+            .sdk()
+            .get_queue_attributes()
+            .queue_url(queue_url);
         let attributes = attributes
             .attribute_names(Name::ApproximateNumberOfMessages)
             .attribute_names(Name::ApproximateNumberOfMessagesNotVisible);
@@ -326,7 +332,12 @@ impl Way {
         let dead_letters = &self.resources.audit_dead_letter_queue_url;
         let mut moved = 0;
         loop {
-            let receive = self.clear.sqs.receive_message().queue_url(dead_letters);
+            let receive = self
+                .clear
+                .sqs
+                .sdk()
+                .receive_message()
+                .queue_url(dead_letters);
             let receive = receive.max_number_of_messages(10);
             let receive = receive.message_attribute_names("All");
             let received = insist(async || receive.clone().send().await).await;
@@ -342,12 +353,17 @@ impl Way {
                     set_aside.insert(body.to_owned());
                 } else {
                     let url = &self.resources.audit_queue_url;
-                    let back = self.clear.sqs.send_message().queue_url(url);
+                    let back = self.clear.sqs.sdk().send_message().queue_url(url);
                     let back = back.message_body(body);
                     insist(async || back.clone().send().await).await;
                     moved += 1;
                 }
-                let delete = self.clear.sqs.delete_message().queue_url(dead_letters);
+                let delete = self
+                    .clear
+                    .sqs
+                    .sdk()
+                    .delete_message()
+                    .queue_url(dead_letters);
                 let delete = delete.receipt_handle(message.receipt_handle().unwrap());
                 insist(async || delete.clone().send().await).await;
             }

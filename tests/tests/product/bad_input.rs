@@ -534,6 +534,7 @@ async fn a_damaged_entry_of_the_catalogue_hides_itself_and_nothing_else() {
         world
             .clients
             .dynamodb
+            .sdk()
             .put_item()
             .table_name(&world.resources.catalog_table)
             .item("partition", text(partition))

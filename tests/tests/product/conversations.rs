@@ -31,6 +31,7 @@ async fn kept(world: &World) -> usize {
     let scan = world
         .clients
         .dynamodb
+        .sdk()
         .scan()
         .table_name(&world.resources.state_table);
     let items = scan.send().await.unwrap().items.unwrap_or_default();

@@ -61,7 +61,7 @@ async fn what_is_no_event_becomes_a_dead_letter_with_the_reason_and_holds_back_n
     assert_eq!(handle(&world, &bodies).await, [""; 0]);
     assert_eq!(verified(&world, "key-1", DAY).await, 2);
     let url = &world.resources.audit_dead_letter_queue_url;
-    let receive = world.clients.sqs.receive_message().queue_url(url);
+    let receive = world.clients.sqs.sdk().receive_message().queue_url(url);
     let receive = receive.max_number_of_messages(10);
     let received = receive.message_attribute_names("All").send().await;
     let letters = received.unwrap().messages.unwrap();

@@ -178,7 +178,7 @@ async fn while_calls_cannot_be_counted_questions_are_refused_and_cheap_tools_ans
         })
         .await;
         let key = world.full_key().await;
-        let delete = world.clients.dynamodb.delete_table();
+        let delete = world.clients.dynamodb.sdk().delete_table();
         delete
             .table_name(&world.resources.state_table)
             .send()

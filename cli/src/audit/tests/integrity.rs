@@ -71,8 +71,8 @@ impl Trail {
         self.world.target.tables()[3].1.unwrap()
     }
 
-    fn client(&self) -> &aws_sdk_dynamodb::Client {
-        &self.world.target.clients().dynamodb
+    fn client(&self) -> aws_sdk_dynamodb::Client {
+        self.world.target.clients().dynamodb.sdk()
     }
 
     async fn items(&self, partition: &str) -> Vec<Item> {

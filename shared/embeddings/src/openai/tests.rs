@@ -1,11 +1,11 @@
 use std::sync::Arc;
 
+use raglan_aws::LazyAccount;
 use raglan_core::clock::{ManualClock, Timestamp};
 use raglan_core::random::SequenceRandom;
 use raglan_engines::configuration::EngineUrl;
 use raglan_engines::credentials::{CredentialReference, Credentials};
 use raglan_outbound::OutboundClient;
-use raglan_store::LazyAccount;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 

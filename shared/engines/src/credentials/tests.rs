@@ -18,7 +18,7 @@ fn credentials(aws: &FakeEngine, clock: &Arc<ManualClock>) -> Credentials {
         .behavior_version(BehaviorVersion::latest())
         .region(Region::from_static("eu-central-1"))
         .credentials_provider(SharedCredentialsProvider::new(keys))
-        .http_client(aws_smithy_http_client::Builder::new().build_http())
+        .http_client(raglan_aws::transport::sdk_http_client())
         .retry_config(aws_config::retry::RetryConfig::disabled())
         .endpoint_url(&aws.url)
         .build();

@@ -95,7 +95,7 @@ impl FakeS3 {
             .credentials_provider(aws_sdk_s3::config::SharedCredentialsProvider::new(
                 credentials,
             ))
-            .http_client(aws_smithy_http_client::Builder::new().build_http())
+            .http_client(raglan_aws::transport::sdk_http_client())
             .retry_config(aws_config::retry::RetryConfig::disabled())
             .endpoint_url(&self.url)
             .build()

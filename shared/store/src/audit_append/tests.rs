@@ -32,7 +32,7 @@ async fn verified(table: &AuditTable) -> u64 {
 }
 
 async fn items(table: &AuditTable) -> Vec<Item> {
-    let scan = table.client.scan().table_name("audit").send().await;
+    let scan = table.client.sdk().scan().table_name("audit").send().await;
     let items = scan.unwrap().items.unwrap();
     let is_event = |item: &Item| item.contains_key("request_id");
     items.into_iter().filter(is_event).collect()

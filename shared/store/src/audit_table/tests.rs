@@ -113,7 +113,7 @@ async fn an_event_that_no_chain_knows_is_seen_in_the_index() {
         (EVENT_ID.to_owned(), text("event-9")),
         (DAY.to_owned(), text(format!("{day}#0"))),
     ]);
-    let put = table.client.put_item().table_name("audit");
+    let put = table.client.sdk().put_item().table_name("audit");
     put.set_item(Some(item)).send().await.unwrap();
     let keys = table.keys_seen(&day).await.unwrap();
     assert!(keys.contains("intruder"));
@@ -131,7 +131,7 @@ async fn an_event_from_before_there_were_chains_is_read_and_belongs_to_no_chain(
     let mut item: Item = crate::table::encode("audit", "event-1", &event).unwrap();
     item.insert(PARTITION.to_owned(), text(event.partition()));
     item.insert(DAY.to_owned(), text(&day));
-    let put = table.client.put_item().table_name("audit");
+    let put = table.client.sdk().put_item().table_name("audit");
     put.set_item(Some(item)).send().await.unwrap();
     for slice in [Slice::Day(&day), Slice::Key("key-1", &day)] {
         let found = table.all(slice, Bounds::default()).await.unwrap();

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use aws_sdk_dynamodb::operation::batch_get_item::BatchGetItemInput;
 use aws_sdk_dynamodb::types::KeysAndAttributes;
 use raglan_core::catalog::{KnowledgeBase, KnowledgeBaseId};
 
@@ -51,9 +52,11 @@ impl CatalogStore {
                 .map_err(|_| self.incomplete(operation))?;
             let output = self
                 .client
-                .batch_get_item()
-                .request_items(&self.table, request)
-                .send()
+                .send(
+                    BatchGetItemInput::builder()
+                        .request_items(&self.table, request)
+                        .build(),
+                )
                 .await
                 .map_err(|error| StoreError::of_call(operation, &self.table, &error))?;
             let found = output.responses.and_then(|mut all| all.remove(&self.table));

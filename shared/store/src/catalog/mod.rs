@@ -18,7 +18,9 @@ pub mod write;
 
 use std::collections::HashMap;
 
-use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::operation::get_item::GetItemInput;
+use aws_sdk_dynamodb::operation::query::QueryInput;
+use raglan_aws::{DynamoDb, ServiceClient};
 use raglan_core::access::Reach;
 use raglan_core::catalog::{KnowledgeBase, KnowledgeBaseId};
 
@@ -34,14 +36,14 @@ const ALL: &str = "all";
 /// The catalogue's table.
 #[derive(Debug, Clone)]
 pub struct CatalogStore {
-    client: Client,
+    client: ServiceClient<DynamoDb>,
     table: String,
 }
 
 impl CatalogStore {
     /// The table of that name.
     #[must_use]
-    pub fn new(client: Client, table: impl Into<String>) -> Self {
+    pub fn new(client: ServiceClient<DynamoDb>, table: impl Into<String>) -> Self {
         Self {
             client,
             table: table.into(),
@@ -82,11 +84,13 @@ impl CatalogStore {
     async fn get_item(&self, partition: &str, sort: &str) -> Result<Option<Item>, StoreError> {
         let output = self
             .client
-            .get_item()
-            .table_name(&self.table)
-            .set_key(Some(place(partition, sort)))
-            .consistent_read(true)
-            .send()
+            .send(
+                GetItemInput::builder()
+                    .table_name(&self.table)
+                    .set_key(Some(place(partition, sort)))
+                    .consistent_read(true)
+                    .build(),
+            )
             .await
             .map_err(|error| StoreError::of_call("GetItem", &self.table, &error))?;
         Ok(output.item)
@@ -94,20 +98,20 @@ impl CatalogStore {
 
     async fn query(&self, partition: &str) -> Result<Vec<KnowledgeBase>, StoreError> {
         let mut entries = Vec::new();
-        let mut pages = self
-            .client
-            .query()
+        let query = QueryInput::builder()
             .table_name(&self.table)
             .consistent_read(true)
             .key_condition_expression("#partition = :partition")
             .expression_attribute_names("#partition", PARTITION)
-            .expression_attribute_values(":partition", text(partition))
-            .into_paginator()
-            .send();
-        while let Some(page) = pages.next().await {
+            .expression_attribute_values(":partition", text(partition));
+        let mut next = Some(None);
+        while let Some(start) = next {
+            let query = query.clone().set_exclusive_start_key(start);
+            let page = self.client.send(query.build()).await;
             let page = page.map_err(|error| StoreError::of_call("Query", &self.table, &error))?;
             let items = page.items.unwrap_or_default();
             entries.extend(decode_all(&self.table, SORT, items));
+            next = page.last_evaluated_key.map(Some);
         }
         Ok(entries)
     }
@@ -140,6 +144,7 @@ fn place(partition: &str, sort: &str) -> Item {
 
 #[cfg(test)]
 mod tests {
+    use aws_sdk_dynamodb::operation::put_item::PutItemInput;
     use proptest::prelude::*;
 
     use super::*;
@@ -203,10 +208,12 @@ mod tests {
         item.insert("id".to_owned(), text("bad"));
         store
             .client
-            .put_item()
-            .table_name("catalog")
-            .set_item(Some(item))
-            .send()
+            .send(
+                PutItemInput::builder()
+                    .table_name("catalog")
+                    .set_item(Some(item))
+                    .build(),
+            )
             .await
             .unwrap();
 

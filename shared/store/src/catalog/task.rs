@@ -1,5 +1,6 @@
 //! Indexing tasks in the catalogue's table.
 
+use aws_sdk_dynamodb::operation::put_item::PutItemInput;
 use aws_sdk_dynamodb::types::AttributeValue;
 use raglan_core::clock::Timestamp;
 use raglan_core::task::Task;
@@ -46,10 +47,12 @@ impl CatalogStore {
             AttributeValue::N(expires_at.epoch_seconds().to_string()),
         );
         self.client
-            .put_item()
-            .table_name(&self.table)
-            .set_item(Some(item))
-            .send()
+            .send(
+                PutItemInput::builder()
+                    .table_name(&self.table)
+                    .set_item(Some(item))
+                    .build(),
+            )
             .await
             .map_err(|error| StoreError::of_call("PutItem", &self.table, &error))?;
         Ok(())

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use aws_sdk_dynamodb::operation::transact_write_items::TransactWriteItemsInput;
 use aws_sdk_dynamodb::types::{AttributeValue, Delete, Put, TransactWriteItem};
 use raglan_core::catalog::{KnowledgeBase, KnowledgeBaseId};
 use raglan_core::clock::Timestamp;
@@ -139,9 +140,11 @@ impl CatalogStore {
 
     async fn transact(&self, changes: Vec<TransactWriteItem>) -> Result<(), StoreError> {
         self.client
-            .transact_write_items()
-            .set_transact_items(Some(changes))
-            .send()
+            .send(
+                TransactWriteItemsInput::builder()
+                    .set_transact_items(Some(changes))
+                    .build(),
+            )
             .await
             .map_err(|error| StoreError::of_transaction(&self.table, &error))?;
         Ok(())

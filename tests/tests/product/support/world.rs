@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use raglan_audit::handler::Handler;
+use raglan_aws::{AccountChoice, AwsClients, LazyAccount};
 use raglan_cli::local::emulators::{EmulatorOptions, Emulators};
 use raglan_cli::local::event_source::EventSource;
 use raglan_cli::local::provision::{LocalResources, provision};
@@ -30,10 +31,7 @@ use raglan_mcp::backends::Backends;
 use raglan_mcp::config::Config;
 use raglan_store::audit_table::{Bounds, Slice};
 use raglan_store::catalog::PutMode;
-use raglan_store::{
-    AccountChoice, AuditRecord, AuditTable, AuditWriter, AwsClients, CatalogStore, DeadLetterQueue,
-    KeyStore, LazyAccount,
-};
+use raglan_store::{AuditRecord, AuditTable, AuditWriter, CatalogStore, DeadLetterQueue, KeyStore};
 use tempfile::TempDir;
 
 use super::engine::{Behaviour, ScriptedEngine, passage};
@@ -391,6 +389,7 @@ impl World {
         let scan = self
             .clients
             .dynamodb
+            .sdk()
             .scan()
             .table_name(&self.resources.audit_table);
         scan.send().await.unwrap().items.unwrap_or_default()

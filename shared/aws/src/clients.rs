@@ -1,7 +1,7 @@
-//! The AWS clients: one HTTPS client below both services, with deadlines.
+//! The account that an operator chose, and clients for the two services, with deadlines.
 
 use std::fmt;
-use std::time::Duration;
+use std::sync::Arc;
 
 use aws_config::environment::EnvironmentVariableRegionProvider;
 use aws_config::meta::region::RegionProviderChain;
@@ -11,21 +11,16 @@ use aws_config::provider_config::ProviderConfig;
 use aws_config::retry::RetryConfig;
 use aws_config::timeout::TimeoutConfig;
 use aws_config::{BehaviorVersion, Region, SdkConfig};
-use aws_sdk_dynamodb::config::{Credentials, SharedHttpClient, StalledStreamProtectionConfig};
-use aws_smithy_http_client::tls::{Provider, rustls_provider::CryptoMode};
+use aws_credential_types::Credentials;
+use aws_credential_types::provider::SharedCredentialsProvider;
+use aws_smithy_async::rt::sleep::{SharedAsyncSleep, TokioSleep};
+use aws_smithy_async::time::{SharedTimeSource, SystemTimeSource};
 use futures::future::BoxFuture;
 use tokio::sync::OnceCell;
 
-/// Opening a connection, TLS handshake excluded.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
-/// One attempt, TLS handshake included: the first one on a small function takes most of a second.
-const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(3);
-/// All attempts of one call together, with the pauses between them.
-const OPERATION_TIMEOUT: Duration = Duration::from_secs(7);
-/// The first attempt and its repetitions.
-const MAX_ATTEMPTS: u32 = 3;
-/// The pause before the second attempt, at most; the SDK's own second is long for a waiting caller.
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
+use crate::retry::{FIRST_PAUSE, MAX_ATTEMPTS};
+use crate::service::{DynamoDb, OPERATION_TIMEOUT, ServiceClient, Sqs};
+use crate::transport::{ATTEMPT_TIMEOUT, CONNECT_TIMEOUT, Transport, network, sdk_http_client};
 
 /// The region that the embedded emulators pretend to be in.
 const LOCAL_REGION: &str = "us-east-1";
@@ -58,7 +53,7 @@ impl AccountChoice {
     /// is asked over the network.
     pub async fn load(&self) -> SdkConfig {
         let region = self.region().await;
-        let http_client = https_client();
+        let http_client = sdk_http_client();
         let mut loader = aws_config::defaults(BehaviorVersion::latest())
             .http_client(http_client.clone())
             .timeout_config(timeouts())
@@ -136,76 +131,84 @@ impl fmt::Debug for LazyAccount {
 #[derive(Debug, Clone)]
 pub struct AwsClients {
     /// The tables.
-    pub dynamodb: aws_sdk_dynamodb::Client,
+    pub dynamodb: ServiceClient<DynamoDb>,
     /// The audit queue.
-    pub sqs: aws_sdk_sqs::Client,
+    pub sqs: ServiceClient<Sqs>,
 }
 
 impl AwsClients {
     /// Clients for a loaded configuration.
     #[must_use]
     pub fn of_account(config: &SdkConfig) -> Self {
-        // An attempt's deadline ends what stalls; watching the flow of a few kilobytes would be
-        // work in every call.
-        let unwatched = StalledStreamProtectionConfig::disabled();
-        let dynamodb = aws_sdk_dynamodb::config::Builder::from(config)
-            .stalled_stream_protection(unwatched.clone());
-        let sqs = aws_sdk_sqs::config::Builder::from(config).stalled_stream_protection(unwatched);
+        Self::over(config, network())
+    }
+
+    /// Clients for a loaded configuration over this transport.
+    #[must_use]
+    pub fn over(config: &SdkConfig, transport: Arc<dyn Transport>) -> Self {
         Self {
-            dynamodb: aws_sdk_dynamodb::Client::from_conf(dynamodb.build()),
-            sqs: aws_sdk_sqs::Client::from_conf(sqs.build()),
+            dynamodb: ServiceClient::new(config.clone(), Arc::clone(&transport)),
+            sqs: ServiceClient::new(config.clone(), transport),
         }
     }
 
     /// Clients for emulators at these URLs, with made-up credentials.
     #[must_use]
     pub fn for_local_endpoints(dynamodb_url: &str, sqs_url: &str) -> Self {
-        // Without TLS: a machine that has no certificates can run the local system all the same.
-        let http_client = aws_smithy_http_client::Builder::new().build_http();
-        Self::for_local_endpoints_over(http_client, dynamodb_url, sqs_url)
+        Self::for_local_endpoints_over(network(), dynamodb_url, sqs_url)
     }
 
-    /// The same over this HTTP client.
+    /// The same over this transport.
     #[must_use]
     pub fn for_local_endpoints_over(
-        http_client: SharedHttpClient,
+        transport: Arc<dyn Transport>,
         dynamodb_url: &str,
         sqs_url: &str,
     ) -> Self {
-        let credentials = Credentials::new("local", "local", None, None, "raglan local system");
-        let dynamodb = aws_sdk_dynamodb::Config::builder()
-            .behavior_version(BehaviorVersion::latest())
-            .region(Region::from_static(LOCAL_REGION))
-            .credentials_provider(credentials.clone())
-            .http_client(http_client.clone())
-            .timeout_config(timeouts())
-            .retry_config(retries())
-            .endpoint_url(dynamodb_url)
-            .build();
-        let sqs = aws_sdk_sqs::Config::builder()
-            .behavior_version(BehaviorVersion::latest())
-            .region(Region::from_static(LOCAL_REGION))
-            .credentials_provider(credentials)
-            .http_client(http_client)
-            .timeout_config(timeouts())
-            .retry_config(retries())
-            .endpoint_url(sqs_url)
-            .build();
+        let account = |url: &str| {
+            let credentials = Credentials::new("local", "local", None, None, "raglan local system");
+            configuration()
+                .region(Region::from_static(LOCAL_REGION))
+                .credentials_provider(SharedCredentialsProvider::new(credentials))
+                .endpoint_url(url)
+                .build()
+        };
         Self {
-            dynamodb: aws_sdk_dynamodb::Client::from_conf(dynamodb),
-            sqs: aws_sdk_sqs::Client::from_conf(sqs),
+            dynamodb: ServiceClient::new(account(dynamodb_url), Arc::clone(&transport)),
+            sqs: ServiceClient::new(account(sqs_url), transport),
         }
     }
 }
 
-/// TLS by rustls over ring; the system's trust store is read when the first connection is made.
-pub(crate) fn https_client() -> SharedHttpClient {
-    aws_smithy_http_client::Builder::new()
-        .tls_provider(Provider::Rustls(CryptoMode::Ring))
-        .build_https()
+impl ServiceClient<DynamoDb> {
+    /// The SDK's own client, for what only operators and tests ask: its operations are not in the
+    /// programs of the functions.
+    #[must_use]
+    pub fn sdk(&self) -> aws_sdk_dynamodb::Client {
+        aws_sdk_dynamodb::Client::new(self.config())
+    }
 }
 
-pub(crate) fn timeouts() -> TimeoutConfig {
+impl ServiceClient<Sqs> {
+    /// The SDK's own client, for what only operators and tests ask.
+    #[must_use]
+    pub fn sdk(&self) -> aws_sdk_sqs::Client {
+        aws_sdk_sqs::Client::new(self.config())
+    }
+}
+
+/// What every account's configuration has: HTTP, deadlines, repetitions and the clock.
+pub(crate) fn configuration() -> aws_types::sdk_config::Builder {
+    SdkConfig::builder()
+        .behavior_version(BehaviorVersion::latest())
+        .http_client(sdk_http_client())
+        .sleep_impl(SharedAsyncSleep::new(TokioSleep::new()))
+        .time_source(SharedTimeSource::new(SystemTimeSource::new()))
+        .timeout_config(timeouts())
+        .retry_config(retries())
+}
+
+fn timeouts() -> TimeoutConfig {
     TimeoutConfig::builder()
         .connect_timeout(CONNECT_TIMEOUT)
         .operation_attempt_timeout(ATTEMPT_TIMEOUT)
@@ -213,7 +216,7 @@ pub(crate) fn timeouts() -> TimeoutConfig {
         .build()
 }
 
-pub(crate) fn retries() -> RetryConfig {
+fn retries() -> RetryConfig {
     RetryConfig::standard()
         .with_max_attempts(MAX_ATTEMPTS)
         .with_initial_backoff(FIRST_PAUSE)

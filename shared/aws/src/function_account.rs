@@ -8,14 +8,11 @@
 use std::sync::Arc;
 
 use aws_config::environment::EnvironmentVariableCredentialsProvider;
-use aws_config::{BehaviorVersion, Region, SdkConfig};
-use aws_sdk_dynamodb::config::{SharedAsyncSleep, SharedCredentialsProvider};
-use aws_smithy_async::rt::sleep::TokioSleep;
-use aws_smithy_async::time::SystemTimeSource;
-use aws_types::sdk_config::SharedTimeSource;
+use aws_config::{Region, SdkConfig};
+use aws_credential_types::provider::SharedCredentialsProvider;
 use aws_types::service_config::{LoadServiceConfig, ServiceConfigKey};
 
-use crate::clients::{https_client, retries, timeouts};
+use crate::clients::configuration;
 
 /// Says what an environment variable is; `None` when it is not set.
 type Lookup = dyn Fn(&str) -> Option<String> + Send + Sync;
@@ -33,16 +30,10 @@ fn from_lookup(lookup: impl Fn(&str) -> Option<String> + Send + Sync + 'static) 
     let switch = |name| lookup(name).is_some_and(|value| value.eq_ignore_ascii_case("true"));
     let region = lookup("AWS_REGION").or_else(|| lookup("AWS_DEFAULT_REGION"));
     let credentials = EnvironmentVariableCredentialsProvider::new();
-    let mut config = SdkConfig::builder()
-        .behavior_version(BehaviorVersion::latest())
+    let mut config = configuration()
         .region(region.map(Region::new))
         .credentials_provider(SharedCredentialsProvider::new(credentials))
         .identity_cache(aws_config::identity::IdentityCache::lazy().build())
-        .http_client(https_client())
-        .sleep_impl(SharedAsyncSleep::new(TokioSleep::new()))
-        .time_source(SharedTimeSource::new(SystemTimeSource::new()))
-        .timeout_config(timeouts())
-        .retry_config(retries())
         .use_fips(switch("AWS_USE_FIPS_ENDPOINT"))
         .use_dual_stack(switch("AWS_USE_DUALSTACK_ENDPOINT"))
         .service_config(Endpoints(Arc::clone(&lookup)));

@@ -1,0 +1,28 @@
+//! The AWS account: what region, credentials and endpoints there are, HTTP to its services, and a light
+//! client for the two services that every call of an agent asks.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`clients`] | the account of an operator or of the local system, and the clients for it |
+//! | [`function_account`] | the account of a function on Lambda |
+//! | [`service`] | sends an operation: signs, repeats, bounds in time |
+//! | [`operation`] | which operations there are: the SDK's types, writers and readers |
+//! | [`retry`] | what is worth repeating, and when |
+//! | [`signing`] | Signature Version 4 |
+//! | [`transport`] | requests over the network, for the light client and for the SDK's own ones |
+//!
+//! The SDK's own clients make a request in some two hundred steps that can all be configured; that costs
+//! more than the request. Here the steps are the ones that these services need, and the types, the JSON
+//! and the errors are the SDK's.
+
+pub mod clients;
+pub mod function_account;
+pub mod operation;
+pub mod retry;
+pub mod service;
+pub mod signing;
+pub mod transport;
+
+pub use clients::{AccountChoice, AwsClients, LazyAccount};
+pub use function_account::function_account;
+pub use service::{DynamoDb, ServiceClient, Sqs};

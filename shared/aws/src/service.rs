@@ -1,0 +1,390 @@
+//! Sends an operation to a service: writes it with the SDK's code, signs it, repeats it where that may
+//! help, and reads the answer with the SDK's code.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use aws_config::SdkConfig;
+use aws_config::timeout::TimeoutConfig;
+use aws_credential_types::provider::ProvideCredentials as _;
+use aws_smithy_async::time::SharedTimeSource;
+use aws_smithy_runtime_api::box_error::BoxError;
+use aws_smithy_runtime_api::client::interceptors::context::Input;
+use aws_smithy_runtime_api::client::orchestrator::{HttpRequest, HttpResponse};
+use aws_smithy_runtime_api::client::result::{ConnectorError, SdkError};
+use aws_smithy_runtime_api::client::ser_de::{
+    DeserializeResponse as _, SerializeRequest as _, SharedRequestSerializer,
+    SharedResponseDeserializer,
+};
+use aws_smithy_types::body::SdkBody;
+use aws_smithy_types::config_bag::ConfigBag;
+use aws_smithy_types::error::operation::BuildError;
+use aws_types::service_config::ServiceConfigKey;
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, Method, Request, Response, Uri, header};
+use raglan_outbound::OutboundError;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc2822;
+use tokio::sync::OnceCell;
+
+use crate::operation::Operation;
+use crate::retry::{self, Budget, MAX_ATTEMPTS, Verdict};
+use crate::signing::Signer;
+use crate::transport::{Transport, connector_error};
+
+/// All attempts of one call together, with the pauses between them, unless the account says otherwise.
+pub const OPERATION_TIMEOUT: Duration = Duration::from_secs(7);
+/// Credentials are asked for again when they would expire within this time.
+const EXPIRY_MARGIN: Duration = Duration::from_secs(60);
+/// Clocks that differ by less are no reason for a refusal: AWS allows five minutes.
+const SKEW_MIN_SECONDS: i64 = 240;
+const TARGET: HeaderName = HeaderName::from_static("x-amz-target");
+const USER_AGENT: HeaderValue =
+    HeaderValue::from_static(concat!("raglan/", env!("CARGO_PKG_VERSION")));
+
+/// Amazon DynamoDB.
+#[derive(Debug, Clone, Copy)]
+pub struct DynamoDb;
+
+/// Amazon SQS.
+#[derive(Debug, Clone, Copy)]
+pub struct Sqs;
+
+/// A service of the JSON protocols.
+pub trait Service: fmt::Debug + Send + Sync + 'static {
+    /// Its name in signatures.
+    const SIGNING_NAME: &'static str;
+    /// Its name in the names of variables and profile settings.
+    const ID: &'static str;
+
+    /// Where it is in a region, by the SDK's rules.
+    fn endpoint(config: &SdkConfig) -> impl Future<Output = Result<String, BoxError>> + Send;
+}
+
+macro_rules! service {
+    ($service:ident, $package:ident, $signing_name:literal, $id:literal) => {
+        impl Service for $service {
+            const SIGNING_NAME: &'static str = $signing_name;
+            const ID: &'static str = $id;
+
+            async fn endpoint(config: &SdkConfig) -> Result<String, BoxError> {
+                use $package::config::endpoint::{DefaultResolver, Params, ResolveEndpoint};
+                let params = Params::builder()
+                    .set_region(config.region().map(ToString::to_string))
+                    .set_use_fips(config.use_fips())
+                    .set_use_dual_stack(config.use_dual_stack())
+                    .build()?;
+                let resolver = DefaultResolver::new();
+                let endpoint = ResolveEndpoint::resolve_endpoint(&resolver, &params).await?;
+                Ok(endpoint.url().to_owned())
+            }
+        }
+    };
+}
+
+service!(DynamoDb, aws_sdk_dynamodb, "dynamodb", "DynamoDB");
+service!(Sqs, aws_sdk_sqs, "sqs", "SQS");
+
+/// A client of one service. Clones share connections, credentials and the budget of repetitions.
+pub struct ServiceClient<S> {
+    shared: Arc<Shared>,
+    service: PhantomData<S>,
+}
+
+impl<S> Clone for ServiceClient<S> {
+    fn clone(&self) -> Self {
+        Self {
+            shared: Arc::clone(&self.shared),
+            service: PhantomData,
+        }
+    }
+}
+
+impl<S: Service> fmt::Debug for ServiceClient<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServiceClient")
+            .field("service", &S::ID)
+            .finish_non_exhaustive()
+    }
+}
+
+struct Shared {
+    config: SdkConfig,
+    transport: Arc<dyn Transport>,
+    time_source: SharedTimeSource,
+    operation_timeout: Duration,
+    endpoint: OnceCell<Endpoint>,
+    signer: Mutex<Option<Arc<Signer>>>,
+    budget: Budget,
+    /// What the service's clock is ahead of ours, where it refused for that.
+    skew_seconds: AtomicI64,
+}
+
+struct Endpoint {
+    url: Uri,
+    host: HeaderValue,
+}
+
+/// Why there is no answer.
+enum Failure {
+    Construction(BoxError),
+    Timeout(BoxError),
+    Dispatch(ConnectorError),
+}
+
+impl<S: Service> ServiceClient<S> {
+    /// A client for the account, over this transport. Nothing is asked over the network.
+    #[must_use]
+    pub fn new(config: SdkConfig, transport: Arc<dyn Transport>) -> Self {
+        let timeouts = config.timeout_config();
+        let operation_timeout = timeouts.and_then(TimeoutConfig::operation_timeout);
+        let shared = Shared {
+            operation_timeout: operation_timeout.unwrap_or(OPERATION_TIMEOUT),
+            time_source: config.time_source().unwrap_or_default(),
+            config,
+            transport,
+            endpoint: OnceCell::new(),
+            signer: Mutex::default(),
+            budget: Budget::default(),
+            skew_seconds: AtomicI64::new(0),
+        };
+        Self {
+            shared: Arc::new(shared),
+            service: PhantomData,
+        }
+    }
+
+    /// The account's configuration, for the SDK's own client of this service.
+    #[must_use]
+    pub fn config(&self) -> &SdkConfig {
+        &self.shared.config
+    }
+
+    /// Sends an operation, given as its builder's result: `client.send(GetItemInput::builder()….build())`.
+    ///
+    /// # Errors
+    /// The SDK's for this operation.
+    pub async fn send<O: Operation<Service = S>>(
+        &self,
+        input: Result<O, BuildError>,
+    ) -> Result<O::Output, SdkError<O::Error, HttpResponse>> {
+        let codec = O::codec();
+        let mut bag = ConfigBag::base();
+        let request = input.map_err(BoxError::from).and_then(|input| {
+            let serializer = codec.load::<SharedRequestSerializer>();
+            let serializer = serializer.ok_or("the operation has no serialiser")?;
+            serializer.serialize_input(Input::erase(input), &mut bag)
+        });
+        let request = request.map_err(SdkError::construction_failure)?;
+        // Boxed: the futures below are large, and every caller would hold them.
+        let answer = Box::pin(self.deliver(request)).await;
+        let answer = answer.map_err(|failure| match failure {
+            Failure::Construction(cause) => SdkError::construction_failure(cause),
+            Failure::Timeout(cause) => SdkError::timeout_error(cause),
+            Failure::Dispatch(cause) => SdkError::dispatch_failure(cause),
+        })?;
+        read::<O>(answer, &bag)
+    }
+
+    async fn deliver(&self, request: HttpRequest) -> Result<Response<Bytes>, Failure> {
+        let limit = self.shared.operation_timeout;
+        let attempts = tokio::time::timeout(limit, self.attempts(&request));
+        attempts.await.unwrap_or_else(|_| {
+            let cause = format!("no answer within {limit:?}");
+            Err(Failure::Timeout(cause.into()))
+        })
+    }
+
+    /// Tries until there is an answer that stays.
+    async fn attempts(&self, request: &HttpRequest) -> Result<Response<Bytes>, Failure> {
+        let shared = &*self.shared;
+        let target = request.headers().get(TARGET).unwrap_or_default();
+        let content_type = request
+            .headers()
+            .get(header::CONTENT_TYPE)
+            .unwrap_or_default();
+        let body = Bytes::copy_from_slice(request.body().bytes().unwrap_or_default());
+        let endpoint = self.endpoint().await?;
+        let mut attempt = 1;
+        loop {
+            let signer = self.signer().await?;
+            let request = shared
+                .signed(&signer, endpoint, target, content_type, body.clone())
+                .map_err(Failure::Construction)?;
+            let answer = shared.transport.send(request).await;
+            let verdict = match &answer {
+                Ok(answer) if answer.status().is_success() => {
+                    shared.budget.give_back(attempt - 1);
+                    Verdict::Final
+                }
+                Ok(answer) => shared.judge(answer),
+                Err(OutboundError::Connection(_) | OutboundError::TimedOut(_)) => Verdict::Repeat,
+                Err(_) => Verdict::Final,
+            };
+            if verdict == Verdict::Final || attempt == MAX_ATTEMPTS || !shared.budget.take() {
+                return answer.map_err(|error| Failure::Dispatch(connector_error(error)));
+            }
+            tracing::debug!(target, attempt, "an attempt failed and is repeated");
+            let chance = shared
+                .time_source
+                .now()
+                .duration_since(SystemTime::UNIX_EPOCH);
+            let chance = chance.map_or(0, |since| since.subsec_nanos() / 1000);
+            tokio::time::sleep(retry::pause(attempt, chance)).await;
+            attempt += 1;
+        }
+    }
+
+    async fn endpoint(&self) -> Result<&Endpoint, Failure> {
+        let shared = &*self.shared;
+        let resolve = || async {
+            let url = match shared.configured_endpoint::<S>() {
+                Some(url) => url,
+                None => S::endpoint(&shared.config).await?,
+            };
+            Ok::<_, BoxError>(Endpoint::at(&url)?)
+        };
+        let endpoint = shared.endpoint.get_or_try_init(resolve).await;
+        endpoint.map_err(Failure::Construction)
+    }
+
+    async fn signer(&self) -> Result<Arc<Signer>, Failure> {
+        let shared = &*self.shared;
+        let known = || shared.signer.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(signer) = known().as_ref().filter(|signer| shared.is_fresh(signer)) {
+            return Ok(Arc::clone(signer));
+        }
+        let provider = shared.config.credentials_provider();
+        let provider =
+            provider.ok_or_else(|| Failure::Construction("there are no credentials".into()))?;
+        let credentials = provider.provide_credentials().await;
+        let credentials = credentials.map_err(|error| Failure::Construction(error.into()))?;
+        let region = shared.config.region();
+        let region = region.ok_or_else(|| Failure::Construction("no region is named".into()))?;
+        let signer = Arc::new(Signer::new(
+            credentials,
+            region.as_ref().into(),
+            S::SIGNING_NAME,
+        ));
+        *known() = Some(Arc::clone(&signer));
+        Ok(signer)
+    }
+}
+
+impl Shared {
+    /// A service's own endpoint comes before the common one, and both before the region's.
+    fn configured_endpoint<S: Service>(&self) -> Option<String> {
+        let key = ServiceConfigKey::builder()
+            .service_id(S::ID)
+            .env("AWS_ENDPOINT_URL")
+            .profile("endpoint_url")
+            .build()
+            .ok()?;
+        let services = self.config.service_config();
+        let own = services.and_then(|services| services.load_config(key));
+        own.or_else(|| self.config.endpoint_url().map(ToOwned::to_owned))
+    }
+
+    fn is_fresh(&self, signer: &Signer) -> bool {
+        let expiry = signer.credentials().expiry();
+        expiry.is_none_or(|expiry| expiry > self.time_source.now() + EXPIRY_MARGIN)
+    }
+
+    fn signed(
+        &self,
+        signer: &Signer,
+        endpoint: &Endpoint,
+        target: &str,
+        content_type: &str,
+        body: Bytes,
+    ) -> Result<Request<Bytes>, BoxError> {
+        let mut request = Request::new(body);
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = endpoint.url.clone();
+        let headers = request.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_str(content_type)?);
+        headers.insert(TARGET, HeaderValue::from_str(target)?);
+        headers.insert(header::HOST, endpoint.host.clone());
+        let skew = time::Duration::seconds(self.skew_seconds.load(Ordering::Relaxed));
+        signer.sign(
+            &mut request,
+            OffsetDateTime::from(self.time_source.now()) + skew,
+        )?;
+        // Not signed: proxies may change it.
+        request.headers_mut().insert(header::USER_AGENT, USER_AGENT);
+        Ok(request)
+    }
+
+    /// What a refused attempt says about the next one. Notes by how much the clocks differ.
+    fn judge(&self, answer: &Response<Bytes>) -> Verdict {
+        let verdict = retry::verdict(answer.status(), answer.body());
+        if verdict != Verdict::Resign {
+            return verdict;
+        }
+        let date = answer
+            .headers()
+            .get(header::DATE)
+            .and_then(|date| date.to_str().ok());
+        let theirs = date.and_then(|date| OffsetDateTime::parse(date, &Rfc2822).ok());
+        let skew = theirs.map(|theirs| theirs - OffsetDateTime::from(self.time_source.now()));
+        let skew_seconds = skew.map_or(0, time::Duration::whole_seconds);
+        let before = self.skew_seconds.swap(skew_seconds, Ordering::Relaxed);
+        // Otherwise the signature was refused for another reason.
+        if (skew_seconds - before).abs() >= SKEW_MIN_SECONDS {
+            tracing::warn!(
+                skew_seconds,
+                "the clock differs from the service's; its time is used"
+            );
+            Verdict::Repeat
+        } else {
+            Verdict::Final
+        }
+    }
+}
+
+impl Endpoint {
+    fn at(url: &str) -> Result<Self, BoxError> {
+        let url: Uri = url.parse()?;
+        let authority = url.authority().ok_or("the endpoint names no host")?;
+        let host = HeaderValue::from_str(authority.as_str())?;
+        Ok(Self { host, url })
+    }
+}
+
+/// The answer as the SDK reads it.
+fn read<O: Operation>(
+    answer: Response<Bytes>,
+    bag: &ConfigBag,
+) -> Result<O::Output, SdkError<O::Error, HttpResponse>> {
+    let response = HttpResponse::try_from(answer.map(SdkBody::from));
+    let response = response.map_err(SdkError::construction_failure)?;
+    let Some(deserializer) = O::codec().load::<SharedResponseDeserializer>() else {
+        return Err(SdkError::response_error(
+            "the operation has no deserialiser",
+            response,
+        ));
+    };
+    match deserializer.deserialize_nonstreaming_with_config(&response, bag) {
+        Ok(output) => output
+            .downcast::<O::Output>()
+            .map_err(|_| SdkError::response_error("the answer is another operation's", response)),
+        Err(error) => {
+            let mut refusal = None;
+            let other =
+                error.map_operation_error(|error| refusal = error.downcast::<O::Error>().ok());
+            Err(match refusal {
+                Some(refusal) => SdkError::service_error(refusal, response),
+                None => SdkError::response_error(
+                    format!("the answer cannot be read: {other:?}"),
+                    response,
+                ),
+            })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
