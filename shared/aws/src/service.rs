@@ -40,7 +40,7 @@ use crate::transport::{ANSWER_MAX_BYTES, ATTEMPT_TIMEOUT, Transport, connector_e
 /// All attempts of one call together, with the pauses between them, unless the account says otherwise.
 pub const OPERATION_TIMEOUT: Duration = Duration::from_secs(7);
 /// Credentials are asked for again when they would expire within this time.
-const EXPIRY_MARGIN: Duration = Duration::from_secs(60);
+const EXPIRY_MARGIN: Duration = Duration::from_mins(1);
 /// Clocks that differ by less are no reason for a refusal: AWS allows five minutes.
 const SKEW_MIN_SECONDS: i64 = 240;
 const USER_AGENT: HeaderValue =
@@ -394,7 +394,7 @@ impl<S: Service> ServiceClient<S> {
                 .time_source
                 .now()
                 .duration_since(SystemTime::UNIX_EPOCH);
-            let chance = chance.map_or(0, |since| since.subsec_nanos() / 1000);
+            let chance = chance.map_or(0, |since| since.subsec_micros());
             tokio::time::sleep(retry::pause(attempt, chance)).await;
             attempt += 1;
         }
@@ -407,7 +407,7 @@ impl<S: Service> ServiceClient<S> {
                 Some(url) => url,
                 None => S::endpoint(&shared.config).await?,
             };
-            Ok::<_, BoxError>(Endpoint::at(&url)?)
+            Endpoint::at(&url)
         };
         let endpoint = shared.endpoint.get_or_try_init(resolve).await;
         endpoint.map_err(Failure::Construction)
@@ -550,7 +550,7 @@ impl Endpoint {
         let url: Uri = url.parse()?;
         let authority = url.authority().ok_or("the endpoint names no host")?;
         let host = HeaderValue::from_str(authority.as_str())?;
-        Ok(Self { host, url })
+        Ok(Self { url, host })
     }
 }
 
@@ -565,6 +565,7 @@ pub(crate) fn write<O: Operation>(
 }
 
 /// The answer as the SDK reads it.
+#[expect(clippy::result_large_err, reason = "the error is the SDK's")]
 pub(crate) fn read<O: Operation>(
     answer: Response<Bytes>,
     bag: &ConfigBag,

@@ -286,9 +286,9 @@ mod tests {
         let expected = reference(&unsigned, &credentials, "dynamodb", now);
         // The second time with the day's key from the first.
         for _ in 0..2 {
-            let mut signed = unsigned.clone();
-            signer.sign(&mut signed, now).unwrap();
-            assert_eq!(signed.headers(), expected.headers());
+            let mut ours = unsigned.clone();
+            signer.sign(&mut ours, now).unwrap();
+            assert_eq!(ours.headers(), expected.headers());
         }
     }
 
@@ -351,10 +351,10 @@ mod tests {
         for at in [1_796_083_199, 1_796_083_200, 1_796_083_199] {
             let now = OffsetDateTime::from_unix_timestamp(at).unwrap();
             let unsigned = request("/", &[], b"{}");
-            let mut signed = unsigned.clone();
-            signer.sign(&mut signed, now).unwrap();
+            let mut ours = unsigned.clone();
+            signer.sign(&mut ours, now).unwrap();
             assert_eq!(
-                signed.headers(),
+                ours.headers(),
                 reference(&unsigned, &credentials, "dynamodb", now).headers()
             );
         }
@@ -365,11 +365,9 @@ mod tests {
         let token = Some("a-session-token".to_owned());
         let credentials = Credentials::new("AKIDEXAMPLE", "a-secret-key", token, None, "test");
         let signer = Signer::new(credentials, "eu-west-1".into(), "dynamodb");
-        let mut signed = request("/", &[], b"{}");
-        signer
-            .sign(&mut signed, OffsetDateTime::UNIX_EPOCH)
-            .unwrap();
-        let shown = format!("{signer:?} {signed:?}");
+        let mut ours = request("/", &[], b"{}");
+        signer.sign(&mut ours, OffsetDateTime::UNIX_EPOCH).unwrap();
+        let shown = format!("{signer:?} {ours:?}");
         assert!(
             !shown.contains("a-secret-key") && !shown.contains("a-session-token"),
             "{shown}"

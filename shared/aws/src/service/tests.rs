@@ -51,6 +51,7 @@ impl Transport for Script {
     }
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "one of the answers of a script")]
 fn answer(status: u16, body: &str) -> Answer {
     let response = Response::builder().status(status);
     Ok(response
@@ -265,7 +266,7 @@ impl aws_credential_types::provider::ProvideCredentials for CountedCredentials {
 async fn credentials_are_asked_for_once_and_again_before_they_expire() {
     let rows = [
         (None, 1),
-        (Some(Duration::from_secs(3600)), 1),
+        (Some(Duration::from_hours(1)), 1),
         (Some(Duration::from_secs(30)), 3),
     ];
     for (lifetime, expected) in rows {
