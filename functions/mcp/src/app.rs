@@ -41,6 +41,7 @@ use crate::protocol::exchange::Exchange;
 use crate::protocol::server::Server;
 use crate::record::{CallRecord, Ending};
 use crate::reply::{Refusal, Reply};
+use crate::scopes::{EarlyRead, EarlyReadSlot, Scopes};
 use crate::tools::{Services, Size};
 use crate::trail::{Intents, Trail};
 
@@ -50,6 +51,7 @@ pub struct App {
     keys: KeyStore,
     failed_attempts: FailedAttempts,
     limiter: Limiter,
+    scopes: Arc<Scopes>,
     trail: Arc<Trail>,
     background: Option<Background>,
     oauth: Option<Oauth>,
@@ -77,12 +79,15 @@ impl App {
             SessionStore::new(state.0.clone(), state.1.clone()),
             MeterStore::new(state.0, state.1),
         );
+        let catalog = CatalogStore::new(clients.dynamodb.clone(), config.catalog_table.clone());
+        let scopes = Arc::new(Scopes::new(catalog.clone()));
         let services = Services {
             ask_gate: AskGate::new(results, leases, config.ask_concurrency),
             answers,
             sessions,
             session_ttl_seconds: config.session_ttl_seconds,
-            catalog: CatalogStore::new(clients.dynamodb.clone(), config.catalog_table.clone()),
+            scopes: Arc::clone(&scopes),
+            catalog,
             backends,
             guard: Guard::new(GuardOptions {
                 enabled: config.guard_enabled,
@@ -102,6 +107,7 @@ impl App {
             keys: KeyStore::new(clients.dynamodb.clone(), config.keys_table.clone()),
             failed_attempts: FailedAttempts::new(config.auth_failures_per_minute, random.as_ref()),
             limiter: Limiter::new(meters, config.limits.clone(), config.limiter_failure),
+            scopes,
             trail: Arc::new(Trail::new(
                 AuditQueue::new(clients.sqs.clone(), config.audit_queue_url.clone()),
                 config.audit_mode,
@@ -201,7 +207,11 @@ impl App {
         }
         let body = RequestBody::new(request.body().clone(), self.config.max_body_bytes);
         let identifying = self.identify(request, &body, context, began);
-        let (caller, counted) = match identifying.await {
+        let Identified {
+            caller,
+            counted,
+            early_read,
+        } = match identifying.await {
             Ok(identified) => identified,
             Err(error) => {
                 record.not_recognised(&error);
@@ -229,6 +239,7 @@ impl App {
         let exchange = Arc::new(Exchange {
             language,
             caller,
+            early_read: EarlyReadSlot::of(early_read),
             used_up: allowance.used_up.clone(),
             record: Arc::clone(record),
             request_id: context.request_id.clone(),
@@ -260,7 +271,7 @@ impl App {
         body: &RequestBody,
         context: &CallContext,
         now: Timestamp,
-    ) -> Result<(Caller, Option<Counted>), AuthenticationError> {
+    ) -> Result<Identified, AuthenticationError> {
         let source_ip = context.source_ip.as_deref();
         let presented = presented(request.headers(), self.oauth.is_some());
         let known = match &presented {
@@ -292,35 +303,42 @@ impl App {
         token: &str,
         body: &RequestBody,
         now: Timestamp,
-    ) -> Result<(Caller, Option<Counted>), AuthenticationError> {
+    ) -> Result<Identified, AuthenticationError> {
         let Some(oauth) = &self.oauth else {
             return Err(AuthenticationError::UnusableHeader);
         };
         let bearer = check_token(oauth, token).await?;
-        let (mut caller, counted) = self.look_up(&bearer.record_hash, body, now).await?;
+        let mut identified = self.look_up(&bearer.record_hash, body, now).await?;
         if let Some(tools) = &bearer.tools {
-            caller.grant.tools.retain(|tool| tools.contains(tool));
+            let granted = &mut identified.caller.grant.tools;
+            granted.retain(|tool| tools.contains(tool));
         }
-        Ok((caller, counted))
+        Ok(identified)
     }
 
-    /// Asks for the key's record and, where the key's limit is known from before, for the count of its
-    /// calls at the same time.
+    /// Asks for the key's record and, where the key is known from before, for the count of its calls and for
+    /// what it may see of the catalogue at the same time.
     async fn look_up(
         &self,
         hash: &KeyHash,
         body: &RequestBody,
         now: Timestamp,
-    ) -> Result<(Caller, Option<Counted>), AuthenticationError> {
+    ) -> Result<Identified, AuthenticationError> {
         // Boxed, because the SDK's futures are large and would be moved from step to step.
         let find = Box::pin(self.keys.find(hash));
         let count = Box::pin(self.limiter.count_early(hash, body, now));
-        let (found, counted) = tokio::join!(find, count);
+        let read = Box::pin(self.scopes.read_early(hash, body));
+        let (found, counted, early_read) = tokio::join!(find, count, read);
         let caller = recognise(hash, found?, now);
         if caller.is_err() {
             self.limiter.forget(hash);
+            self.scopes.forget(hash);
         }
-        Ok((caller?, counted))
+        Ok(Identified {
+            caller: caller?,
+            counted,
+            early_read,
+        })
     }
 
     /// In strict mode: who announces the calls of this request.
@@ -378,6 +396,13 @@ impl App {
         }
         refusal
     }
+}
+
+/// Who calls, and what was found out at the same time.
+struct Identified {
+    caller: Caller,
+    counted: Option<Counted>,
+    early_read: Option<EarlyRead>,
 }
 
 /// Whoever is not recognised is told one of two things. The cause goes to the log and the trail.

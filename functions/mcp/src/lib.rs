@@ -24,6 +24,7 @@ pub mod protocol;
 pub mod record;
 pub mod reply;
 pub mod resources;
+pub mod scopes;
 pub mod start;
 pub mod tools;
 pub mod trace;

@@ -16,6 +16,7 @@ mod deferred_audit;
 mod dify_and_ragflow;
 mod documents;
 mod drain;
+mod early_read;
 mod engine_answers;
 mod engines;
 mod faults;

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use crate::authenticate::Caller;
 use crate::limit::DailyQuotaUsedUp;
 use crate::record::CallRecord;
+use crate::scopes::EarlyReadSlot;
 use crate::trail::Intents;
 
 /// Travels in the request's extensions to the handlers.
@@ -22,6 +23,8 @@ pub struct Exchange {
     pub language: Language,
     /// Who asks.
     pub caller: Caller,
+    /// What was read of the catalogue before it was known who asks.
+    pub early_read: EarlyReadSlot,
     /// The tools whose daily quota the caller has used up.
     pub used_up: BTreeMap<Tool, DailyQuotaUsedUp>,
     /// Collects the audit event.
@@ -41,6 +44,7 @@ impl Exchange {
         Self {
             language: self.language,
             caller: self.caller.clone(),
+            early_read: EarlyReadSlot::default(),
             used_up: self.used_up.clone(),
             record: self.record.element(),
             request_id: self.request_id.clone(),

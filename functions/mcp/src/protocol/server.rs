@@ -49,6 +49,7 @@ impl Server {
         ToolCall {
             services: &self.services,
             caller: &exchange.caller,
+            early_read: &exchange.early_read,
             engines_until: exchange
                 .until
                 .checked_sub(RESERVED_FOR_MERGING)

@@ -42,11 +42,14 @@ use crate::backends::Backends;
 use crate::config::CursorSecret;
 use crate::cursor::InvalidCursor;
 use crate::limit::DailyQuotaUsedUp;
+use crate::scopes::{EarlyReadSlot, Scopes};
 
 /// What the tools work with.
 pub struct Services {
     /// Knowledge bases and tasks.
     pub catalog: CatalogStore,
+    /// Which knowledge bases a caller may use.
+    pub scopes: std::sync::Arc<Scopes>,
     /// The retrieval engines.
     pub backends: Backends,
     /// Admits questions.
@@ -77,6 +80,8 @@ pub struct ToolCall<'a> {
     pub services: &'a Services,
     /// Who calls.
     pub caller: &'a Caller,
+    /// The part of the catalogue that was read before it was known who calls.
+    pub early_read: &'a EarlyReadSlot,
     /// Until when engines are waited for: a little before the whole call ends, so that what some of
     /// them found is not lost with the one that hangs.
     pub engines_until: Instant,
@@ -87,9 +92,8 @@ pub struct ToolCall<'a> {
 impl ToolCall<'_> {
     /// The knowledge bases that the caller may use at this moment, read fresh.
     pub(crate) async fn scope(&self) -> Result<EffectiveScope, ToolError> {
-        let grant = &self.caller.grant;
-        let read = self.services.catalog.read(&grant.reach()).await?;
-        Ok(grant.effective_scope(read))
+        let scopes = &self.services.scopes;
+        Ok(scopes.of(self.caller, self.early_read).await?)
     }
 
     /// How long engines may still take.

@@ -10,6 +10,7 @@ pub mod knowledge;
 pub mod log;
 pub mod message;
 pub mod queue;
+pub mod steps;
 pub mod timeline;
 pub mod upstream;
 pub mod weather;

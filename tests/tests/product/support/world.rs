@@ -38,6 +38,7 @@ use super::engine::{Behaviour, ScriptedEngine, passage};
 use super::gate::Gate;
 use super::knowledge::index_handbook;
 use super::queue::Queue;
+use super::steps::Steps;
 
 /// The moment at which the tests' clocks stand.
 pub const NOW: &str = "2026-11-30T08:15:00.000Z";
@@ -62,6 +63,8 @@ pub struct World {
     pub dynamodb: Gate,
     /// The function's way to SQS.
     pub sqs: Gate,
+    /// The order of the function's AWS calls.
+    pub steps: Arc<Steps>,
     /// SQS itself, as well as a test lets it be.
     pub queue: Queue,
     pub clients: AwsClients,
@@ -203,9 +206,10 @@ impl World {
             .unwrap()
             .with(ScriptedEngine::KIND, Arc::clone(&engine) as _)
             .with(ScriptedEngine::POOR_KIND, Arc::clone(&poor_engine) as _);
+        let steps = Steps::new();
         let app = App::new(
             config,
-            &AwsClients::for_local_endpoints(&dynamodb.url, &sqs.url),
+            &AwsClients::for_local_endpoints_over(Arc::clone(&steps) as _, &dynamodb.url, &sqs.url),
             backends,
             answers,
             Arc::clone(&clock) as _,
@@ -218,6 +222,7 @@ impl World {
             poor_engine,
             dynamodb,
             sqs,
+            steps,
             queue,
             clients,
             resources,
