@@ -112,30 +112,33 @@ pub fn generate(
     Ok(out)
 }
 
-/// The key words, and which two letters they begin and end with.
+/// The key words, and for the two letters that one begins or ends with, as bits, how long what is nearly
+/// this word can be.
 fn push_key_words(out: &mut String, keys: &[(Vec<u8>, u16)]) -> Result<(), Box<dyn Error>> {
     writeln!(out, "pub(crate) static KEY_WORDS: &[KeyWord] = &[")?;
     for (word, lexeme) in keys {
         let text = std::str::from_utf8(word)?;
-        let letters = word.iter().fold(0_u32, |set, b| set | 1 << (b - b'a'));
-        writeln!(
-            out,
-            "    KeyWord {{ text: b{text:?}, letters: {letters}, lexeme: {lexeme} }},"
-        )?;
+        writeln!(out, "    KeyWord {{ text: b{text:?}, lexeme: {lexeme} }},")?;
     }
     writeln!(out, "];")?;
-    let (mut key_starts, mut key_ends) = ([0_u32; 26], [0_u32; 26]);
+    let (mut key_starts, mut key_ends) = ([[0_u32; 26]; 26], [[0_u32; 26]; 26]);
     for (word, _) in keys {
         if let ([a, b, ..], [.., y, z]) = (word.as_slice(), word.as_slice()) {
-            key_starts[usize::from(a - b'a')] |= 1 << (b - b'a');
-            key_ends[usize::from(y - b'a')] |= 1 << (z - b'a');
+            let index = |letter: &u8| usize::from(letter - b'a');
+            // One edit makes the word longer or shorter by one letter at most.
+            let lengths = 7_u32 << (word.len() - 1);
+            key_starts[index(a)][index(b)] |= lengths;
+            key_ends[index(y)][index(z)] |= lengths;
         }
     }
     writeln!(
         out,
-        "pub(crate) static KEY_STARTS: [u32; 26] = {key_starts:?};"
+        "pub(crate) static KEY_STARTS: [[u32; 26]; 26] = {key_starts:?};"
     )?;
-    writeln!(out, "pub(crate) static KEY_ENDS: [u32; 26] = {key_ends:?};")?;
+    writeln!(
+        out,
+        "pub(crate) static KEY_ENDS: [[u32; 26]; 26] = {key_ends:?};"
+    )?;
     Ok(())
 }
 

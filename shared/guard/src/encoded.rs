@@ -12,6 +12,8 @@ use crate::unit::{ENCODED_CLOSE, ENCODED_OPEN, FOLD};
 
 /// Shortest run that is decoded, in characters.
 const MIN_ENCODED_CHARS: usize = 20;
+/// Shortest row of digit groups, in bytes: its digits, and the spaces between and behind three groups.
+const MIN_GROUPS_BYTES: usize = MIN_ENCODED_CHARS + 3;
 /// A run of this many payload characters is worth mentioning by itself.
 const BLOB_CHARS: usize = 200;
 /// A run goes on in the next line when its first line has this many characters.
@@ -137,8 +139,27 @@ fn next_run(bytes: &[u8], at: usize) -> Option<usize> {
     }
 }
 
+/// Whether the byte can be part of a row of digit groups, the mark of a folded line in it included.
+fn is_grouped(byte: u8) -> bool {
+    byte == b' ' || byte.is_ascii_hexdigit() || FOLD.as_bytes().contains(&byte)
+}
+
+/// Start of the next stretch that is long enough for a row of digit groups, from `at` on. What is in
+/// front of it is part of none: a row is made of such bytes alone.
+fn next_stretch(bytes: &[u8], at: usize) -> Option<usize> {
+    let mut start = at;
+    loop {
+        let window = bytes.get(start..start + MIN_GROUPS_BYTES)?;
+        match window.iter().rposition(|b| !is_grouped(*b)) {
+            None => return Some(start),
+            Some(gap) => start += gap + 1,
+        }
+    }
+}
+
 /// Start of the next row of digit groups, `69 67 6e …` or `01101001 01100111 …`, from `at` on.
 fn next_groups(bytes: &[u8], at: usize) -> Option<usize> {
+    let at = next_stretch(bytes, at)?;
     let mut first = 0;
     let mut size = 0;
     let mut count = 0;
@@ -146,14 +167,16 @@ fn next_groups(bytes: &[u8], at: usize) -> Option<usize> {
     for space in memchr::memchr_iter(b' ', bytes.get(at..)?).map(|index| at + index) {
         let start = previous.map_or(at, |previous| previous + 1);
         let group = bytes.get(start..space)?;
-        // The mark of a folded line is not there.
-        let is_fold = bytes.get(start..=space) == Some(FOLD.as_bytes());
         let before = previous.replace(space);
-        if is_fold || before.is_none() {
+        if !is_digit_group(group) {
+            // The mark of a folded line is not there.
+            let is_fold = group.len() + 1 == FOLD.len() && FOLD.as_bytes().starts_with(group);
+            if !is_fold && before.is_some() {
+                count = 0;
+            }
             continue;
         }
-        if !is_digit_group(group) {
-            count = 0;
+        if before.is_none() {
             continue;
         }
         if count == 0 || group.len() != size {

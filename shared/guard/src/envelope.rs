@@ -8,19 +8,20 @@ use std::fmt::Write as _;
 
 use raglan_texts::{Language, text};
 
-use crate::{Guarded, PassageInfo};
+use crate::Guarded;
 
 /// Name of the envelope's tag.
 pub(crate) const TAG: &str = "untrusted_data";
 
-/// Wraps `guarded.text`. `source` is the passage's source in its neutralised form.
+/// Wraps `guarded.text`. `source` is the passage's source in its neutralised form, `chunk_index` the
+/// passage's position in its document.
 ///
 /// The text between the line of the notice and the line of the end tag is `guarded.text`, byte for
 /// byte, with one line break on either side.
 pub(crate) fn wrap(
     guarded: &Guarded,
-    passage: &PassageInfo<'_>,
     source: &str,
+    chunk_index: u64,
     nonce: &str,
     language: Language,
 ) -> String {
@@ -30,8 +31,8 @@ pub(crate) fn wrap(
     push_attribute(&mut out, source);
     let _ = write!(
         out,
-        "\" chunk_index=\"{}\" suspicious=\"{}\"",
-        passage.chunk_index, guarded.suspicious
+        "\" chunk_index=\"{chunk_index}\" suspicious=\"{}\"",
+        guarded.suspicious
     );
     if guarded.suspicious {
         out.push_str(" reasons=\"");

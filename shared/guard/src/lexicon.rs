@@ -69,14 +69,14 @@ impl Slot {
 #[derive(Debug)]
 pub(crate) struct KeyWord {
     pub text: &'static [u8],
-    /// One bit for each letter in it.
-    pub letters: u32,
     pub lexeme: u16,
 }
 
-fn is_in(set: &[u64], hash: u32, bits: u32) -> bool {
+#[inline]
+fn is_in<const WORDS: usize>(set: &[u64; WORDS], hash: u32, bits: u32) -> bool {
     let (index, mask) = bit(hash, bits);
-    set.get(index).is_some_and(|word| word & mask != 0)
+    // Both are powers of two, so that this is the same number and known to be one of the set.
+    set[index & (WORDS - 1)] & mask != 0
 }
 
 fn search(word: &[u8], hash: u32, is_stem: bool) -> Option<Lexeme> {
@@ -129,7 +129,14 @@ fn plain(word: &[u8]) -> Option<Lexeme> {
     // No word and no stem is longer.
     for (index, byte) in word.iter().take(MAX_WORD_BYTES).enumerate() {
         hash = hash_step(hash, *byte);
-        if index >= 2 && is_in(&STEMS, hash, STEM_BITS) {
+        if index < 2 {
+            continue;
+        }
+        // Most words part from all that are known after a few letters.
+        if !is_in(&BEGINNINGS, hash, BEGINNING_BITS) {
+            return stem;
+        }
+        if is_in(&STEMS, hash, STEM_BITS) {
             stem = search(word.get(..=index)?, hash, true).or(stem);
         }
     }
@@ -200,26 +207,25 @@ fn misspelled(word: &[u8]) -> Option<Lexeme> {
         return None;
     }
     // One edit leaves the first two letters or the last two as they are.
-    let is_pair = |table: &[u32; 26], first: u8, second: u8| {
-        let bit = |letter: u8| letter.wrapping_sub(b'a');
-        table
-            .get(usize::from(bit(first)))
-            .is_some_and(|seconds| seconds >> bit(second).min(31) & 1 != 0)
+    let lengths = |table: &[[u32; 26]; 26], first: u8, second: u8| {
+        let index = |letter: u8| usize::from(letter.wrapping_sub(b'a'));
+        let row = table.get(index(first));
+        row.and_then(|row| row.get(index(second)).copied())
+            .unwrap_or(0)
     };
     let ([a, b, ..], [.., y, z]) = (word, word) else {
         return None;
     };
-    if !is_pair(&KEY_STARTS, *a, *b) && !is_pair(&KEY_ENDS, *y, *z) {
+    if (lengths(&KEY_STARTS, *a, *b) | lengths(&KEY_ENDS, *y, *z)) >> word.len() & 1 == 0 {
         return None;
     }
-    let letters = letters_of(word);
     // The key words stand in the order of their lengths.
     let first = KEY_WORDS.partition_point(|key| key.text.len() + 1 < word.len());
     KEY_WORDS
         .iter()
         .skip(first)
         .take_while(|key| key.text.len() <= word.len() + 1)
-        .filter(|key| (key.letters ^ letters).count_ones() <= 2)
+        .filter(|key| key.text.starts_with(&[*a, *b]) || key.text.ends_with(&[*y, *z]))
         .find(|key| is_one_edit(key.text, word))
         .map(|key| Lexeme(key.lexeme))
 }
@@ -238,13 +244,6 @@ pub(crate) fn leet_letter(byte: u8, one: u8) -> u8 {
         b'8' => b'b',
         other => other,
     }
-}
-
-/// One bit for each letter of the word.
-fn letters_of(word: &[u8]) -> u32 {
-    word.iter()
-        .filter(|b| b.is_ascii_lowercase())
-        .fold(0, |set, b| set | 1 << (b - b'a'))
 }
 
 /// Whether one insertion, deletion, substitution or swap of neighbours lies between the two.

@@ -125,10 +125,24 @@ impl Guard {
     /// be able to know it. Only its ASCII letters and digits are used.
     #[must_use]
     pub fn isolate(&self, passage: &PassageInfo<'_>, text: &str, nonce: &str) -> Guarded {
+        let source = self.sanitize(passage.source);
+        self.isolate_from(&source, passage.chunk_index, text, nonce)
+    }
+
+    /// The same where the source, which passages of one document share, was neutralised already.
+    #[must_use]
+    pub fn isolate_from(
+        &self,
+        source: &Guarded,
+        chunk_index: u64,
+        text: &str,
+        nonce: &str,
+    ) -> Guarded {
         let mut guarded = self.sanitize(text);
         if self.options.enabled {
-            let source = self.sanitize(passage.source).text;
-            guarded.text = envelope::wrap(&guarded, passage, &source, nonce, self.options.language);
+            let source = &source.text;
+            guarded.text =
+                envelope::wrap(&guarded, source, chunk_index, nonce, self.options.language);
         }
         guarded
     }

@@ -60,7 +60,7 @@ pub(crate) fn find(text: &str, mut found: impl FnMut(Found)) {
 /// Tags, comments and elements.
 fn angle_brackets(text: &str, found: &mut impl FnMut(Found)) {
     let bytes = text.as_bytes();
-    let comment_end = memmem::Finder::new("-->");
+    let mut comment_end = None;
     // The first end of a comment at or behind the last place that was asked for.
     let mut next_end: Option<usize> = Some(0);
     for (at, width) in opening_brackets(text) {
@@ -71,7 +71,11 @@ fn angle_brackets(text: &str, found: &mut impl FnMut(Found)) {
             if next_end.is_some_and(|end| end < at + 4) {
                 next_end = bytes
                     .get(at + 4..)
-                    .and_then(|rest| comment_end.find(rest))
+                    .and_then(|rest| {
+                        // Made when the first comment opens: most texts have none.
+                        let end = comment_end.get_or_insert_with(|| memmem::Finder::new("-->"));
+                        end.find(rest)
+                    })
                     .map(|i| at + 4 + i);
             }
             let end = next_end.map_or(text.len(), |end| end + 3);

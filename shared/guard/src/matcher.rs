@@ -56,9 +56,11 @@ pub(crate) struct Matcher {
 }
 
 impl Matcher {
-    pub fn new() -> Self {
+    /// For a text of so many bytes.
+    pub fn new(text_bytes: usize) -> Self {
         Self {
-            tokens: Vec::with_capacity(BLOCK_TOKENS),
+            // Most texts are labels of a few words.
+            tokens: Vec::with_capacity(BLOCK_TOKENS.min(text_bytes / 4 + 1)),
             hits: Vec::new(),
         }
     }
@@ -85,19 +87,27 @@ impl Matcher {
 
     /// Matches all patterns whose first token is among the first `accepted` ones of the block.
     fn match_block(&mut self, accepted: usize) {
-        if self.tokens.iter().all(|token| token.lexeme.is_unknown()) {
+        self.match_forwards(Spelling::Plain, accepted);
+        let is_plain = |token: &Token| token.lexeme.spelling() == Spelling::Plain;
+        if self.tokens.iter().all(is_plain) {
             return;
         }
-        let block = Block::forwards(&self.tokens, Spelling::Plain);
-        self.match_patterns(&block, first_bits(accepted), |index| index);
         if self.is_worth_reading(Spelling::Rot13) {
-            let block = Block::forwards(&self.tokens, Spelling::Rot13);
-            self.match_patterns(&block, first_bits(accepted), |index| index);
+            self.match_forwards(Spelling::Rot13, accepted);
         }
         if self.is_worth_reading(Spelling::Reversed) {
+            let candidates = Candidates::of(&self.tokens, Spelling::Reversed);
             let block = Block::backwards(&self.tokens);
             let last = self.tokens.len() - 1;
-            self.match_patterns(&block, u128::MAX, |index| last - index);
+            self.match_patterns(&candidates, &block, u128::MAX, |index| last - index);
+        }
+    }
+
+    fn match_forwards(&mut self, spelling: Spelling, accepted: usize) {
+        let candidates = Candidates::of(&self.tokens, spelling);
+        if !candidates.is_empty() {
+            let block = Block::forwards(&self.tokens, spelling);
+            self.match_patterns(&candidates, &block, first_bits(accepted), |index| index);
         }
     }
 
@@ -108,8 +118,14 @@ impl Matcher {
         self.tokens.iter().filter(counts).count() >= MIN_RESPELLED_WORDS
     }
 
-    fn match_patterns(&mut self, block: &Block, starts: u128, original: impl Fn(usize) -> usize) {
-        for pattern in block.candidates() {
+    fn match_patterns(
+        &mut self,
+        candidates: &Candidates,
+        block: &Block,
+        starts: u128,
+        original: impl Fn(usize) -> usize,
+    ) {
+        for pattern in candidates.patterns() {
             let cover = block.cover(pattern, starts);
             if cover != 0 {
                 let mut starts = block.sentence_starts;
@@ -152,13 +168,21 @@ impl Matcher {
 type PatternSet = [u64; PATTERNS.len().div_ceil(64)];
 
 /// For each concept, the patterns whose first element accepts it.
-static BEGINNINGS: [PatternSet; CONCEPT_COUNT] = patterns_by_first_concept();
+static BEGINNINGS: [PatternSet; CONCEPT_COUNT] = patterns_by_concept(false);
+/// For each concept, the patterns whose last element accepts it.
+static ENDINGS: [PatternSet; CONCEPT_COUNT] = patterns_by_concept(true);
 
-const fn patterns_by_first_concept() -> [PatternSet; CONCEPT_COUNT] {
+const fn patterns_by_concept(of_last_element: bool) -> [PatternSet; CONCEPT_COUNT] {
     let mut sets = [[0; PATTERNS.len().div_ceil(64)]; CONCEPT_COUNT];
     let mut pattern = 0;
     while pattern < PATTERNS.len() {
-        let concepts = PATTERNS[pattern].elements[0].concepts;
+        let elements = PATTERNS[pattern].elements;
+        let element = if of_last_element {
+            elements.len() - 1
+        } else {
+            0
+        };
+        let concepts = elements[element].concepts;
         let mut index = 0;
         while index < concepts.len() {
             sets[concepts[index] as usize][pattern / 64] |= 1 << (pattern % 64);
@@ -167,6 +191,82 @@ const fn patterns_by_first_concept() -> [PatternSet; CONCEPT_COUNT] {
         pattern += 1;
     }
     sets
+}
+
+/// The patterns that a block can hold, because it has a word for each of their elements. Most blocks
+/// have no such pattern and need not be laid out.
+struct Candidates {
+    patterns: PatternSet,
+}
+
+impl Candidates {
+    fn of(tokens: &[Token], spelling: Spelling) -> Self {
+        let mut present = [0_u64; CONCEPT_COUNT.div_ceil(64)];
+        let mut begun = PatternSet::default();
+        let mut ended = PatternSet::default();
+        for token in tokens {
+            if token.lexeme.is_unknown() || token.lexeme.spelling() != spelling {
+                continue;
+            }
+            for concept in concepts(token.lexeme) {
+                let concept = usize::from(*concept);
+                let Some(word) = present.get_mut(concept / 64) else {
+                    continue;
+                };
+                let bit = 1 << (concept % 64);
+                if *word & bit == 0 {
+                    *word |= bit;
+                    add(&mut begun, BEGINNINGS.get(concept));
+                    add(&mut ended, ENDINGS.get(concept));
+                }
+            }
+        }
+        let has = |concept: &u16| {
+            let word = present.get(usize::from(concept / 64)).copied();
+            word.unwrap_or(0) >> (concept % 64) & 1 != 0
+        };
+        let mut candidates = Self { patterns: begun };
+        for (both, ended) in candidates.patterns.iter_mut().zip(ended) {
+            *both &= ended;
+        }
+        let mut complete = PatternSet::default();
+        for (index, pattern) in candidates.numbered() {
+            let is_complete = |element: &Element| element.concepts.iter().any(has);
+            if pattern.elements.iter().all(is_complete)
+                && let Some(word) = complete.get_mut(index / 64)
+            {
+                *word |= 1 << (index % 64);
+            }
+        }
+        Self { patterns: complete }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.patterns.iter().all(|word| *word == 0)
+    }
+
+    /// In the order of the data.
+    fn patterns(&self) -> impl Iterator<Item = &'static Pattern> + use<> {
+        self.numbered().map(|(_, pattern)| pattern)
+    }
+
+    fn numbered(&self) -> impl Iterator<Item = (usize, &'static Pattern)> + use<> {
+        let words = self.patterns.into_iter().enumerate();
+        words.flat_map(|(word, mut set)| {
+            std::iter::from_fn(move || {
+                let index = word * 64 + set.trailing_zeros() as usize;
+                let pattern = PATTERNS.get(index).filter(|_| set != 0)?;
+                set &= set.wrapping_sub(1);
+                Some((index, pattern))
+            })
+        })
+    }
+}
+
+fn add(patterns: &mut PatternSet, more: Option<&PatternSet>) {
+    for (all, more) in patterns.iter_mut().zip(more.into_iter().flatten()) {
+        *all |= more;
+    }
 }
 
 /// The lowest `count` bits; all of them from 128 on.
@@ -183,8 +283,6 @@ struct Block {
     concepts: [u128; CONCEPT_COUNT],
     flags: [u128; 8],
     sentence_starts: u128,
-    /// The patterns that can begin with a token of the block.
-    candidates: PatternSet,
 }
 
 impl Block {
@@ -194,7 +292,6 @@ impl Block {
             concepts: [0; CONCEPT_COUNT],
             flags: [0; 8],
             sentence_starts: 0,
-            candidates: PatternSet::default(),
         };
         for (index, token) in tokens.iter().enumerate() {
             block.add_flags(1 << index, token.flags);
@@ -228,7 +325,6 @@ impl Block {
             concepts: [0; CONCEPT_COUNT],
             flags: [u128::MAX; 8],
             sentence_starts: 0,
-            candidates: PatternSet::default(),
         };
         for (index, token) in tokens.iter().rev().enumerate() {
             if token.lexeme.spelling() == Spelling::Reversed {
@@ -243,29 +339,10 @@ impl Block {
             return;
         }
         for concept in concepts(lexeme) {
-            let index = usize::from(*concept);
-            if let (Some(bits), Some(patterns)) =
-                (self.concepts.get_mut(index), BEGINNINGS.get(index))
-            {
+            if let Some(bits) = self.concepts.get_mut(usize::from(*concept)) {
                 *bits |= bit;
-                for (all, more) in self.candidates.iter_mut().zip(patterns) {
-                    *all |= more;
-                }
             }
         }
-    }
-
-    /// The patterns that can match, in the order of the data. Most texts hold no word that a pattern
-    /// begins with, or few.
-    fn candidates(&self) -> impl Iterator<Item = &'static Pattern> + use<> {
-        let sets = self.candidates;
-        sets.into_iter().enumerate().flat_map(|(index, mut set)| {
-            std::iter::from_fn(move || {
-                let first = set.trailing_zeros() as usize;
-                set &= set.wrapping_sub(1);
-                PATTERNS.get(index * 64 + first).filter(|_| first < 64)
-            })
-        })
     }
 
     fn add_flags(&mut self, bit: u128, mut flags: u16) {

@@ -95,8 +95,8 @@ fn push_visible(
 
 /// The guard's marks in `text`, and where each is.
 pub(crate) fn marks(text: &str) -> impl Iterator<Item = (usize, char)> + '_ {
-    // Both begin with these two bytes, which begin a character.
-    memchr::memmem::find_iter(text.as_bytes(), &[0xE2, 0x9F]).filter_map(|start| {
+    // Both begin with this byte, which begins a character.
+    memchr::memchr_iter(0xE2, text.as_bytes()).filter_map(|start| {
         let mark = text.get(start..)?.chars().next()?;
         matches!(mark, OPEN | CLOSE).then_some((start, mark))
     })
@@ -144,6 +144,10 @@ pub(crate) fn excerpt(text: &str, chars: usize) -> String {
 
 /// Folds each line that is too long, and gives the first such line's range and the number of them.
 pub(crate) fn fold_overlong_lines(text: &str) -> Option<(String, Range<usize>, u32)> {
+    // A character takes a byte at least.
+    if text.len() <= OVERLONG_LINE_CHARS {
+        return None;
+    }
     let mut out = String::new();
     let mut first = None;
     let mut count = 0;

@@ -51,8 +51,8 @@ pub(crate) struct Element {
 /// What the build makes of `rules.toml`: `CONCEPT_COUNT`, `LEAD` and `NOT` (indices of two concepts), `PATTERNS` in the order of the data,
 /// `ROLE_TAGS` (sorted), `HIDING_STYLES`; `FOLDED`, what each letter from U+0080 on folds to, 0 if
 /// not to one character; the word table (`SLOTS`, `TEXTS`, `BEGINNINGS`, `STEMS`, `CONCEPT_LISTS`,
-/// `CONCEPT_STARTS`, `KEY_WORDS`, and `KEY_STARTS` and `KEY_ENDS`, the second letters by the first and the
-/// last letters by the one before); `EXAMPLES` for the tests: entry, rule, text, whether it is found.
+/// `CONCEPT_STARTS`, `KEY_WORDS`, and `KEY_STARTS` and `KEY_ENDS`, the lengths by the first two and the
+/// last two letters); `EXAMPLES` for the tests: entry, rule, text, whether it is found.
 #[expect(clippy::unreadable_literal, reason = "generated")]
 mod tables {
     use super::{

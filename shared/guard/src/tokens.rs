@@ -107,7 +107,7 @@ impl<'a> Tokenizer<'a> {
         Self {
             text,
             reading,
-            matcher: Matcher::new(),
+            matcher: Matcher::new(text.len()),
             word: Word {
                 bytes: [0; MAX_WORD_BYTES],
                 length: 0,
@@ -127,13 +127,15 @@ impl<'a> Tokenizer<'a> {
 
     fn run(mut self, borders: &[usize]) -> Tokenized {
         let bytes = self.text.as_bytes();
-        let mut borders = borders.iter().copied().peekable();
+        let mut borders = borders.iter().copied();
+        let mut border = borders.next();
         let mut at = 0;
         while let Some(&byte) = bytes.get(at) {
-            while borders.next_if(|border| *border <= at).is_some() {
+            while border.is_some_and(|border| border <= at) {
                 self.end_word();
+                border = borders.next();
             }
-            if byte.is_ascii_alphanumeric() {
+            if lower(byte) != 0 {
                 at = self.take_ascii(at);
                 continue;
             }
@@ -166,22 +168,26 @@ impl<'a> Tokenizer<'a> {
     fn take_ascii(&mut self, at: usize) -> usize {
         self.end_run();
         let rest = self.text.as_bytes().get(at..).unwrap_or_default();
-        let length = rest
-            .iter()
-            .take_while(|b| b.is_ascii_alphanumeric())
-            .count();
         let word = &mut self.word;
         if word.length == 0 {
             word.start = at;
         }
-        word.end = at + length;
-        let free = word.bytes.get_mut(word.length..).unwrap_or_default();
-        let taken = length.min(free.len());
-        for (slot, byte) in free.iter_mut().zip(rest.iter().take(taken)) {
-            *slot = byte.to_ascii_lowercase();
+        let mut length = word.length;
+        let mut end = at;
+        for byte in rest {
+            let lower = lower(*byte);
+            if lower == 0 {
+                break;
+            }
+            if let Some(slot) = word.bytes.get_mut(length) {
+                *slot = lower;
+                length += 1;
+            }
+            end += 1;
         }
-        word.length += taken;
-        at + length
+        word.length = length;
+        word.end = end;
+        end
     }
 
     /// Takes a letter that folds by table or belongs to a script without spaces; gives its end.
@@ -322,6 +328,10 @@ impl<'a> Tokenizer<'a> {
     /// Gives the last token the flags that depend on what follows it.
     fn apply_after(&mut self) {
         let between = self.between;
+        if between.colons == 0 && !between.closed {
+            self.between.quoted = false;
+            return;
+        }
         let last = match self.letters.last_mut() {
             Some(letter) => Some(&mut letter.token),
             None => self.matcher.last_mut(),
@@ -417,6 +427,7 @@ impl<'a> Tokenizer<'a> {
     }
 
     /// Looks up the letters that stood alone one after the other.
+    #[inline]
     fn end_letters(&mut self) {
         if !self.letters.is_empty() {
             let mut letters = std::mem::take(&mut self.letters);
@@ -426,6 +437,7 @@ impl<'a> Tokenizer<'a> {
         }
     }
 
+    #[inline(never)]
     fn push_letters(&mut self, letters: &[Letter]) {
         if letters.len() < MIN_SPACED_LETTERS {
             for letter in letters {
@@ -516,6 +528,7 @@ impl<'a> Tokenizer<'a> {
         true
     }
 
+    #[inline]
     fn end_run(&mut self) {
         if !self.run_places.is_empty() {
             self.push_run();
@@ -523,6 +536,7 @@ impl<'a> Tokenizer<'a> {
     }
 
     /// Looks up a run of characters of a script without spaces, at every position.
+    #[inline(never)]
     fn push_run(&mut self) {
         self.end_letters();
         let mut flags = self.before_flags();
@@ -558,6 +572,22 @@ fn is_plain_separator(byte: u8) -> bool {
         b' ' | b'"' | b'#' | b'('..=b')' | b'+'..=b'/' | b':'..=b';' | b'='..=b'?' | b']'..=b'_'
             | b'{'..=b'}'
     )
+}
+
+/// An ASCII letter or digit in lower case; 0 for every other byte.
+fn lower(byte: u8) -> u8 {
+    static LOWER: [u8; 256] = {
+        let mut table = [0; 256];
+        let mut byte = 0_u8;
+        while byte.is_ascii() {
+            if byte.is_ascii_alphanumeric() {
+                table[byte as usize] = byte.to_ascii_lowercase();
+            }
+            byte += 1;
+        }
+        table
+    };
+    LOWER[usize::from(byte)]
 }
 
 /// What a letter folds to, if the table has it.

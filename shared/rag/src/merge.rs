@@ -41,7 +41,7 @@ pub struct Merged {
 pub fn merge(results: Vec<(KnowledgeBaseId, Retrieval)>, top_k: usize) -> Merged {
     let fused = results.len() > 1;
     let mut merged = Merged::default();
-    let mut places_of: HashMap<String, Vec<usize>> = HashMap::new();
+    let mut places_of: HashMap<u64, Vec<usize>> = HashMap::new();
     let mut candidates: Vec<Candidate> = Vec::new();
     for (kb_id, retrieval) in results {
         merged.matched += retrieval.matched;
@@ -53,10 +53,10 @@ pub fn merge(results: Vec<(KnowledgeBaseId, Retrieval)>, top_k: usize) -> Merged
             if fused {
                 passage.score = 1.0 / rank;
             }
-            let places = places_of.entry(words_of(&passage.content)).or_default();
+            let places = places_of.entry(fingerprint(&passage.content)).or_default();
             let known = places.iter().copied().find(|&place| {
-                let known = &candidates[place].scored;
-                is_same_document(&known.passage, &passage)
+                let known = &candidates[place].scored.passage;
+                is_same_document(known, &passage) && is_same_text(&known.content, &passage.content)
             });
             let candidate = Candidate {
                 scored: ScoredPassage {
@@ -88,16 +88,19 @@ pub fn merge(results: Vec<(KnowledgeBaseId, Retrieval)>, top_k: usize) -> Merged
     merged
 }
 
-/// The text with single spaces: engines split and trim in their own ways.
-fn words_of(text: &str) -> String {
-    let mut words = String::with_capacity(text.len());
-    for word in text.split_whitespace() {
-        if !words.is_empty() {
-            words.push(' ');
-        }
-        words.push_str(word);
-    }
-    words
+/// Whether two texts have the same words: engines split and trim in their own ways.
+fn is_same_text(a: &str, b: &str) -> bool {
+    a.split_whitespace().eq(b.split_whitespace())
+}
+
+/// A number that texts with the same words share, and hardly any others: a sum over the bytes that are
+/// in no white space. In UTF-8 that is ASCII and the characters that begin with C2, E1, E2 and E3.
+fn fingerprint(text: &str) -> u64 {
+    let cube = |byte: u8| match byte {
+        0x21..=0x7e | 0xc3..=0xe0 | 0xe4.. => u64::from(u32::from(byte).pow(3)),
+        _ => 0,
+    };
+    text.bytes().map(cube).fold(0, u64::wrapping_add)
 }
 
 /// Whether two passages with the same text come from the same document: engines name documents in
@@ -235,6 +238,21 @@ mod tests {
             let merged = merge(results, 9);
             assert_eq!(order(&merged), ["a1", "both", "b2"]);
             assert_eq!(merged.passages[1].kb_id, kb("b"));
+        }
+    }
+
+    #[test]
+    fn white_space_of_any_kind_leaves_the_fingerprint_as_it_is() {
+        let spaces: Vec<char> = ('\0'..=char::MAX).filter(|c| c.is_whitespace()).collect();
+        assert!(spaces.len() > 20);
+        for space in spaces {
+            let text = format!("{space}same{space}{space}词 words{space}");
+            assert_eq!(
+                fingerprint(&text),
+                fingerprint("same 词 words"),
+                "{space:?}"
+            );
+            assert!(is_same_text(&text, "same 词 words"), "{space:?}");
         }
     }
 

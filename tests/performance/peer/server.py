@@ -67,7 +67,7 @@ def build(database):
     server = MCPServer("peer")
 
     @server.tool()
-    def retrieve(query: str, top_k: int = 5) -> dict:
+    async def retrieve(query: str, top_k: int = 5) -> dict:
         """Finds the passages that fit a query best, with their sources."""
         digest = KEY_HASH.get()
         minute = int(time.time() // 60)

@@ -383,7 +383,7 @@ fn finish(text: &str, given: usize, call: &ToolCall<'_>, room: Size) -> Result<F
             return Err(Unusable::Uncited { invented });
         }
         let guarded = call.services.guard.sanitize(&checked.text);
-        if room.without(Size::of(&guarded.text)).is_some() {
+        if room.without(Size::of(guarded.text.as_str())).is_some() {
             return Ok(Finished {
                 guarded,
                 cited: checked.citations,

@@ -295,7 +295,7 @@ impl Answer {
             };
             let guarded = guard.sanitize(&answer.text);
             // A sentence may be as long as a passage.
-            if room.without(Size::of(&guarded.text)).is_some() {
+            if room.without(Size::of(guarded.text.as_str())).is_some() {
                 result.security.add(&guarded);
                 result.text = Some(guarded.text);
                 result.cited = answer.citations;

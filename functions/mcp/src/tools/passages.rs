@@ -1,10 +1,11 @@
 //! Passages as callers see them: guarded, numbered, and together under the size limit.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
 use raglan_core::audit::cut_at_characters;
 use raglan_core::ids;
-use raglan_guard::{Guard, Guarded, PassageInfo, SecuritySummary};
+use raglan_guard::{Guard, Guarded, SecuritySummary};
 use raglan_rag::backend::Passage;
 use raglan_rag::merge::ScoredPassage;
 use raglan_texts::{Language, text};
@@ -19,6 +20,9 @@ const LABEL_MAX_CHARS: usize = 500;
 const LABEL_MAX_TOKENS: usize = 200;
 /// A passage's attributes beyond this many are left out.
 const ATTRIBUTES_MAX: usize = 50;
+/// Fields of an item and of its metadata, at most.
+const ITEM_FIELDS: usize = 12;
+const METADATA_FIELDS: usize = 9;
 
 /// Guarded passages.
 #[derive(Debug)]
@@ -122,7 +126,7 @@ pub fn guarded_items(
     let nonce = ids::random_hex::<8>(call.services.random.as_ref())?;
     let mut result = GuardedPassages::none(call.services.language);
     let mut left = room;
-    let mut known = KnownLabels::new();
+    let mut known = KnownLabels::default();
     for (position, scored) in passages.iter().enumerate() {
         let drawn = Drawn {
             guard,
@@ -186,41 +190,41 @@ impl Drawn<'_> {
         known: &mut KnownLabels,
     ) -> Value {
         let passage = &self.scored.passage;
-        let title = label(&passage.title);
-        let source = PassageInfo {
-            source: &title,
-            chunk_index: passage.chunk_index,
-        };
-        let guarded = self.guard.isolate(&source, text, self.nonce);
+        let source = known.guarded(self.guard, &passage.title);
+        let guarded = self
+            .guard
+            .isolate_from(source, passage.chunk_index, text, self.nonce);
         security.add(&guarded);
         let mut labels = Labels::knowing(std::mem::take(known), self.guard, security);
-        let mut item = json!({
-            "id": labels.clean(&passage.id),
-            "kb_id": self.scored.kb_id,
-            "rank": self.rank,
-            "score": passage.score,
-            "content": guarded.text,
-            "trust": "untrusted",
-            "suspicious": guarded.suspicious,
-        });
-        if let Some(severity) = guarded.severity() {
-            item["severity"] = severity.name().into();
-            item["reasons"] = serde_json::to_value(&guarded.findings).unwrap_or_default();
+        let mut item = Map::with_capacity(ITEM_FIELDS);
+        let mut put = |name: &str, value: Value| item.insert(name.to_owned(), value);
+        put("id", labels.clean(&passage.id).into());
+        put("kb_id", self.scored.kb_id.as_str().into());
+        put("rank", self.rank.into());
+        put("score", passage.score.into());
+        let severity = guarded.severity();
+        put("content", guarded.text.into());
+        put("trust", "untrusted".into());
+        put("suspicious", guarded.suspicious.into());
+        if let Some(severity) = severity {
+            put("severity", severity.name().into());
+            let reasons = serde_json::to_value(&guarded.findings);
+            put("reasons", reasons.unwrap_or_default());
         }
-        if let Some(raw) = &guarded.raw {
-            item["raw_content"] = raw.as_str().into();
+        if let Some(raw) = guarded.raw {
+            put("raw_content", raw.into());
         }
         if cut {
-            item["truncated"] = true.into();
+            put("truncated", true.into());
         }
-        item["metadata"] = metadata(&mut labels, passage, with_attributes);
+        put("metadata", metadata(&mut labels, passage, with_attributes));
         *known = labels.known;
-        item
+        Value::Object(item)
     }
 }
 
 fn metadata(labels: &mut Labels<'_>, passage: &Passage, with_attributes: bool) -> Value {
-    let mut metadata = Map::new();
+    let mut metadata = Map::with_capacity(METADATA_FIELDS);
     metadata.insert(
         "document_id".to_owned(),
         labels.clean(&passage.document_id).into(),
@@ -265,7 +269,18 @@ fn clean_values(labels: &mut Labels<'_>, values: &BTreeMap<String, Value>) -> Va
 }
 
 /// Labels of one result that were guarded already: passages of one document share most of theirs.
-type KnownLabels = HashMap<String, Guarded>;
+#[derive(Default)]
+struct KnownLabels(HashMap<String, Guarded>);
+
+impl KnownLabels {
+    fn guarded(&mut self, guard: Guard, text: &str) -> &Guarded {
+        if !self.0.contains_key(text) {
+            let guarded = guard.sanitize(&label(text));
+            self.0.insert(text.to_owned(), guarded);
+        }
+        &self.0[text]
+    }
+}
 
 /// Guards short texts from an engine, such as titles, and counts what is found in them.
 pub struct Labels<'a> {
@@ -277,7 +292,7 @@ pub struct Labels<'a> {
 impl<'a> Labels<'a> {
     /// Counts into `security`.
     pub fn new(guard: Guard, security: &'a mut SecuritySummary) -> Self {
-        Self::knowing(KnownLabels::new(), guard, security)
+        Self::knowing(KnownLabels::default(), guard, security)
     }
 
     /// The same, and labels that are in `known` are not looked at again.
@@ -291,27 +306,21 @@ impl<'a> Labels<'a> {
 
     /// The text without anything that could act, and cut.
     pub fn clean(&mut self, text: &str) -> String {
-        if let Some(known) = self.known.get(text) {
-            return counted(self.security, known);
+        let guarded = self.known.guarded(self.guard, text);
+        if guarded.suspicious {
+            self.security.add(guarded);
         }
-        let guarded = self.guard.sanitize(&label(text));
-        let clean = counted(self.security, &guarded);
-        self.known.insert(text.to_owned(), guarded);
-        clean
+        guarded.text.clone()
     }
-}
-
-fn counted(security: &mut SecuritySummary, guarded: &Guarded) -> String {
-    if guarded.suspicious {
-        security.add(guarded);
-    }
-    guarded.text.clone()
 }
 
 /// A short text, cut to what a label may be.
-fn label(text: &str) -> String {
+fn label(text: &str) -> Cow<'_, str> {
     let text = beginning(text, usize::MAX, LABEL_MAX_TOKENS);
-    cut_at_characters(text, LABEL_MAX_CHARS)
+    if text.len() <= LABEL_MAX_CHARS {
+        return text.into();
+    }
+    cut_at_characters(text, LABEL_MAX_CHARS).into()
 }
 
 /// The guard's counts for the audit event.

@@ -1,6 +1,7 @@
 //! `retrieve`: finds passages.
 
 use std::fmt;
+use std::sync::LazyLock;
 
 use raglan_core::tool::Tool;
 use raglan_texts::{Language, text};
@@ -116,15 +117,19 @@ pub async fn run(
 ) -> Result<ToolOutput, ToolError> {
     let language = call.services.language;
     let (search, cursor) = read(arguments, language)?;
-    let question = search.question();
-    let cursors = CursorScope {
+    // Most results fit: nothing is sealed and nothing opened.
+    let question = LazyLock::new(|| search.question());
+    let cursors = || CursorScope {
         key_id: &call.caller.key_id,
         tool: DEFINITION.tool.name(),
         question: &question,
     };
     let secret = &call.services.cursor_secret;
-    let position = cursors.open(secret, &cursor)?;
-    let position = Position::parse(position.as_deref())?;
+    let position = if cursor.is_empty() {
+        Position::default()
+    } else {
+        Position::parse(cursors().open(secret, &cursor)?.as_deref())?
+    };
 
     let began = call.services.clock.now();
     let mut found = search.run(call).await?;
@@ -156,7 +161,7 @@ pub async fn run(
     let mut structured = present(&search, &found, &items, elapsed_ms, language);
     if items.omitted > 0 {
         let next = Position::after(&found, first + items.items.len());
-        let next = cursors.seal(secret, &next.to_string());
+        let next = cursors().seal(secret, &next.to_string());
         structured.insert("next_cursor".to_owned(), next.into());
     }
     // The items are in none of the texts that are made here: they are large, and each was measured.

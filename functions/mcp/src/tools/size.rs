@@ -1,7 +1,7 @@
 //! How large a result may be: in bytes, because Lambda and clients take no more, and in tokens, because
 //! the caller's model reads all of it.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// What is left for the envelope around a result: protocol fields, metadata, commas.
 const ENVELOPE: Size = Size {
@@ -21,13 +21,13 @@ pub struct Size {
 
 impl Size {
     /// What these fields take as a result or a part of one, the comma behind them included.
-    pub fn of(value: &impl serde::Serialize) -> Self {
-        let json = serde_json::to_string(value).unwrap_or_default();
-        // As text, the JSON is a JSON string: its quotes and backslashes are escaped.
-        let escapes = json.bytes().filter(|byte| matches!(byte, b'"' | b'\\'));
+    pub fn of(value: &(impl Json + ?Sized)) -> Self {
+        let mut written = Written::default();
+        value.measure(&mut written);
         Self {
-            bytes: (json.len() + 1) * 2 + escapes.count(),
-            tokens: (estimated_tokens(&json) + 1) * 2,
+            // As text, the JSON is a JSON string: its quotes and backslashes are escaped.
+            bytes: (written.bytes + 1) * 2 + written.escapes,
+            tokens: (written.hundredths.div_ceil(100) + 1) * 2,
         }
     }
 
@@ -72,12 +72,149 @@ impl Size {
     }
 }
 
+/// What can be measured without being written.
+pub trait Json {
+    /// Counts the JSON of this value, as `serde_json` writes it.
+    fn measure(&self, written: &mut Written);
+}
+
+impl Json for Value {
+    fn measure(&self, written: &mut Written) {
+        match self {
+            Self::Null => written.plain("null"),
+            Self::Bool(value) => written.plain(if *value { "true" } else { "false" }),
+            Self::Number(number) => written.plain(&number.to_string()),
+            Self::String(text) => text.as_str().measure(written),
+            Self::Array(items) => {
+                written.plain("[]");
+                for (index, item) in items.iter().enumerate() {
+                    if index > 0 {
+                        written.plain(",");
+                    }
+                    item.measure(written);
+                }
+            }
+            Self::Object(fields) => fields.measure(written),
+        }
+    }
+}
+
+impl Json for Map<String, Value> {
+    fn measure(&self, written: &mut Written) {
+        written.plain("{}");
+        for (index, (name, value)) in self.iter().enumerate() {
+            written.plain(if index > 0 { ",:" } else { ":" });
+            name.as_str().measure(written);
+            value.measure(written);
+        }
+    }
+}
+
+impl Json for str {
+    fn measure(&self, written: &mut Written) {
+        written.add(b"\"\"", &AS_THEY_ARE);
+        written.add(self.as_bytes(), &IN_A_STRING);
+    }
+}
+
+/// How much JSON there is so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Written {
+    bytes: usize,
+    /// How many of the bytes are quotes and backslashes.
+    escapes: usize,
+    hundredths: usize,
+}
+
+impl Written {
+    /// Of one byte that a string can hold, written in a string.
+    const fn of_byte_in_string(byte: u8) -> Self {
+        const HEX: &[u8; 16] = b"0123456789abcdef";
+        let backslash = Self::of_byte(b'\\');
+        match byte {
+            b'"' | b'\\' => backslash.and(Self::of_byte(byte)),
+            // `\n` and the like: a backslash and a letter.
+            0x08 | b'\t' | b'\n' | 0x0c | b'\r' => backslash.and(Self::of_byte(b'n')),
+            // `\u001f`
+            0..0x20 => backslash
+                .and(Self::of_byte(b'u'))
+                .and(Self::of_byte(b'0'))
+                .and(Self::of_byte(b'0'))
+                .and(Self::of_byte(HEX[(byte >> 4) as usize]))
+                .and(Self::of_byte(HEX[(byte & 0xf) as usize])),
+            _ => Self::of_byte(byte),
+        }
+    }
+
+    const fn of_byte(byte: u8) -> Self {
+        Self {
+            bytes: 1,
+            escapes: matches!(byte, b'"' | b'\\') as usize,
+            hundredths: HUNDREDTHS[byte as usize] as usize,
+        }
+    }
+
+    const fn and(self, other: Self) -> Self {
+        Self {
+            bytes: self.bytes + other.bytes,
+            escapes: self.escapes + other.escapes,
+            hundredths: self.hundredths + other.hundredths,
+        }
+    }
+
+    fn plain(&mut self, json: &str) {
+        self.add(json.as_bytes(), &AS_THEY_ARE);
+    }
+
+    fn add(&mut self, bytes: &[u8], sizes: &[Packed; 256]) {
+        for part in bytes.chunks(PACKED_BYTES) {
+            let sum: Packed = part.iter().map(|byte| sizes[usize::from(*byte)]).sum();
+            let field = |shift: u32| (sum >> shift & PACKED_MASK) as usize;
+            *self = self.and(Self {
+                bytes: field(0),
+                escapes: field(PACKED_BITS),
+                hundredths: field(2 * PACKED_BITS),
+            });
+        }
+    }
+}
+
+/// [`Written`] in one number, so that a byte costs one addition.
+type Packed = u64;
+const PACKED_BITS: u32 = 21;
+const PACKED_MASK: Packed = (1 << PACKED_BITS) - 1;
+/// So many bytes can be added up: none has more than 512 hundredths.
+const PACKED_BYTES: usize = 1 << (PACKED_BITS - 9);
+
+static AS_THEY_ARE: [Packed; 256] = packed(false);
+static IN_A_STRING: [Packed; 256] = packed(true);
+
+const fn packed(in_a_string: bool) -> [Packed; 256] {
+    let mut sizes = [0; 256];
+    let mut byte: u8 = 0;
+    loop {
+        let size = if in_a_string {
+            Written::of_byte_in_string(byte)
+        } else {
+            Written::of_byte(byte)
+        };
+        sizes[byte as usize] = size.bytes as Packed
+            | (size.escapes as Packed) << PACKED_BITS
+            | (size.hundredths as Packed) << (2 * PACKED_BITS);
+        if byte == u8::MAX {
+            break;
+        }
+        byte += 1;
+    }
+    sizes
+}
+
 /// How many of the items fit, counted from the first; at least one, so that every page leads on.
 #[must_use]
 pub fn fitting(items: &[Value], room: Size) -> usize {
     let mut left = Some(room);
     let fit = items.iter().take_while(|item| {
-        left = left.and_then(|left| left.without(Size::of(item)));
+        left = left.and_then(|left| left.without(Size::of(*item)));
         left.is_some()
     });
     fit.count().max(1)
@@ -216,7 +353,56 @@ mod tests {
         assert_eq!(fitting(&items, few_tokens), 1);
     }
 
+    /// Any JSON, with what is written in a way of its own.
+    fn any_json() -> impl Strategy<Value = Value> {
+        let text = "([a-z A-Z0-9\"\\\\年é🦀]|[\\x00-\\x1f\\x7f]|\\PC){0,20}";
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            any::<u64>().prop_map(Value::from),
+            any::<f64>().prop_map(Value::from),
+            any::<f32>().prop_map(Value::from),
+            text.prop_map(Value::from),
+        ];
+        leaf.prop_recursive(4, 40, 6, move |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..6).prop_map(Value::from),
+                prop::collection::vec((text, inner), 0..6)
+                    .prop_map(|fields| Value::Object(fields.into_iter().collect())),
+            ]
+        })
+    }
+
+    /// The size of JSON that was written.
+    fn size_of_written(json: &str) -> Size {
+        let escapes = json.bytes().filter(|byte| matches!(byte, b'"' | b'\\'));
+        Size {
+            bytes: (json.len() + 1) * 2 + escapes.count(),
+            tokens: (estimated_tokens(json) + 1) * 2,
+        }
+    }
+
+    #[test]
+    fn long_text_is_measured_in_parts() {
+        for text in [
+            "🦀".repeat(5_000),
+            "\"".repeat(5_000),
+            "\u{1}".repeat(5_000),
+        ] {
+            assert_eq!(
+                Size::of(text.as_str()),
+                size_of_written(&json!(text).to_string())
+            );
+        }
+    }
+
     proptest! {
+        #[test]
+        fn what_is_measured_is_what_would_be_written(value in any_json()) {
+            prop_assert_eq!(Size::of(&value), size_of_written(&value.to_string()));
+        }
+
         #[test]
         fn a_beginning_ends_between_characters_and_within_both_limits(
             text in "[a-z 0-9年é🦀\"]{0,60}", bytes in 0_usize..80, tokens in 0_usize..40,
@@ -232,8 +418,8 @@ mod tests {
 
         #[test]
         fn two_parts_are_never_smaller_than_the_whole(a in "\\PC{0,30}", b in "\\PC{0,30}") {
-            let whole = Size::of(&format!("{a}{b}"));
-            let (a, b) = (Size::of(&a), Size::of(&b));
+            let whole = Size::of(format!("{a}{b}").as_str());
+            let (a, b) = (Size::of(a.as_str()), Size::of(b.as_str()));
             prop_assert!(whole.tokens <= a.tokens + b.tokens && whole.bytes <= a.bytes + b.bytes);
         }
     }

@@ -5,6 +5,7 @@
 //! It can have embeddings as well ([`vectors`]), of a model behind [`embedding`].
 
 mod attributes;
+mod bm25;
 mod filters;
 mod fusion;
 mod read_only_directory;

@@ -6,11 +6,13 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::OnceLock;
 
-use tantivy::collector::{Count, DocSetCollector, TopDocs};
-use tantivy::query::{AllQuery, BooleanQuery, BoostQuery, EnableScoring, Occur, Query, TermQuery};
-use tantivy::schema::{Field, IndexRecordOption, Value as _};
+use tantivy::collector::DocSetCollector;
+use tantivy::index::SegmentReader;
+use tantivy::query::{AllQuery, BooleanQuery, EnableScoring, Occur, Query, TermQuery};
+use tantivy::schema::{IndexRecordOption, Value as _};
 use tantivy::{DocAddress, Index, ReloadPolicy, Searcher, TantivyDocument, TantivyError, Term};
 
+use super::bm25::{Postings, SearchedField, rank};
 use super::filters;
 use super::fusion::{MEANING_WEIGHT, fuse};
 use super::layout;
@@ -76,6 +78,8 @@ pub struct OpenIndex {
     manifest: Manifest,
     schema: IndexSchema,
     searcher: Searcher,
+    /// None without a passage.
+    fields: Option<SearchedFields>,
     vectors: Option<Vectors>,
     documents: OnceLock<Vec<Document>>,
 }
@@ -100,6 +104,8 @@ impl OpenIndex {
             .reload_policy(ReloadPolicy::Manual)
             .try_into()?;
         let searcher = reader.searcher();
+        let segment = searcher.segment_readers().first();
+        let fields = segment.map(|segment| SearchedFields::open(segment, &schema));
         let vectors = match &manifest.vectors {
             Some(vectors) => {
                 // Rows are counted as tantivy counts passages: there is one segment, without deletions.
@@ -117,6 +123,7 @@ impl OpenIndex {
             manifest,
             schema,
             searcher,
+            fields: fields.transpose()?,
             vectors,
             documents: OnceLock::new(),
         })
@@ -196,13 +203,12 @@ impl OpenIndex {
         request: &RetrieveRequest,
         count: usize,
     ) -> Result<(Vec<(f32, u32)>, u64), IndexError> {
-        let Some(query) = self.query(&request.query, &request.filters) else {
+        let Some(fields) = &self.fields else {
             return Ok((Vec::new(), 0));
         };
-        let best = TopDocs::with_limit(count).order_by_score();
-        let (hits, matched) = self.searcher.search(&query, &(best, Count))?;
-        let hits = hits.into_iter().map(|(score, at)| (score, at.doc_id));
-        Ok((hits.collect(), matched as u64))
+        let (required, optional) = fields.postings(&query_terms(&request.query))?;
+        let among = self.among(&request.filters)?;
+        Ok(rank(required, optional, among.as_deref(), count))
     }
 
     /// The passages that satisfy the filters, in ascending order; `None` without filters.
@@ -249,7 +255,8 @@ impl OpenIndex {
     /// # Errors
     /// [`IndexError`] when the files turn out to be damaged.
     pub fn passages_of(&self, document_id: &str) -> Result<Vec<Passage>, IndexError> {
-        let query = term_query(self.schema.document_id, document_id);
+        let term = Term::from_field_text(self.schema.document_id, document_id);
+        let query = TermQuery::new(term, IndexRecordOption::Basic);
         let found = self.searcher.search(&query, &DocSetCollector)?;
         let mut passages = found
             .into_iter()
@@ -269,53 +276,49 @@ impl OpenIndex {
             .map(|stored| stored.with_score(score))
             .map_err(|error| IndexError::Damaged(format!("a passage: {error}")))
     }
+}
 
-    /// Any of the query's words and all of the filters; `None` when the query has no words.
-    ///
-    /// The text never meets a query parser: quotes, colons and `AND` are separators and words.
-    fn query(&self, text: &str, conditions: &Filters) -> Option<BooleanQuery> {
-        let QueryTerms {
-            words,
-            small_words,
-            forms,
-            characters,
-        } = query_terms(text);
-        if words.is_empty() && small_words.is_empty() {
-            return None;
-        }
-        // "the" stands in few titles and headings, so one that has it would count as a rare find.
-        let any_word = words
-            .iter()
-            .flat_map(|term| self.word(term))
-            .chain(
-                small_words
-                    .iter()
-                    .map(|term| term_query(self.schema.content, term)),
-            )
-            .collect();
-        let mut clauses: Vec<(Occur, Box<dyn Query>)> =
-            vec![(Occur::Must, Box::new(BooleanQuery::union(any_word)))];
-        clauses.extend(
-            characters
-                .iter()
-                .map(|term| (Occur::Should, term_query(self.schema.content, term))),
-        );
-        clauses.extend(forms.iter().map(|form| {
-            let form = term_query(self.schema.content, form);
-            let form: Box<dyn Query> = Box::new(BoostQuery::new(form, FORM_BOOST));
-            (Occur::Should, form)
-        }));
-        clauses.extend(filters::clauses(&self.schema, conditions));
-        Some(BooleanQuery::new(clauses))
+/// The fields that words are looked for in.
+struct SearchedFields {
+    title: SearchedField,
+    section: SearchedField,
+    content: SearchedField,
+}
+
+impl SearchedFields {
+    fn open(segment: &SegmentReader, schema: &IndexSchema) -> Result<Self, TantivyError> {
+        let field = |field| SearchedField::open(segment, field);
+        Ok(Self {
+            title: field(schema.title)?,
+            section: field(schema.section)?,
+            content: field(schema.content)?,
+        })
     }
 
-    fn word(&self, term: &str) -> [Box<dyn Query>; 3] {
-        let schema = &self.schema;
-        [
-            Box::new(BoostQuery::new(term_query(schema.title, term), TITLE_BOOST)),
-            term_query(schema.section, term),
-            term_query(schema.content, term),
-        ]
+    /// What a passage must have one of, and what adds to its score.
+    ///
+    /// The text never meets a query parser: quotes, colons and `AND` are separators and words.
+    fn postings(
+        &self,
+        terms: &QueryTerms,
+    ) -> Result<(Vec<Postings<'_>>, Vec<Postings<'_>>), TantivyError> {
+        let (mut required, mut optional) = (Vec::new(), Vec::new());
+        for word in &terms.words {
+            required.extend(self.title.postings(word, TITLE_BOOST)?);
+            required.extend(self.section.postings(word, 1.0)?);
+            required.extend(self.content.postings(word, 1.0)?);
+        }
+        // "the" stands in few titles and headings, so one that has it would count as a rare find.
+        for word in &terms.small_words {
+            required.extend(self.content.postings(word, 1.0)?);
+        }
+        for character in &terms.characters {
+            optional.extend(self.content.postings(character, 1.0)?);
+        }
+        for form in &terms.forms {
+            optional.extend(self.content.postings(form, FORM_BOOST)?);
+        }
+        Ok((required, optional))
     }
 }
 
@@ -329,11 +332,4 @@ fn read_whole(file: &File) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; size_bytes];
     file.read_exact_at(&mut bytes, 0)?;
     Ok(bytes)
-}
-
-fn term_query(field: Field, text: &str) -> Box<dyn Query> {
-    Box::new(TermQuery::new(
-        Term::from_field_text(field, text),
-        IndexRecordOption::WithFreqs,
-    ))
 }
