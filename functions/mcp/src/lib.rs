@@ -13,6 +13,7 @@ pub mod context;
 pub mod cursor;
 pub mod edge;
 pub mod extension;
+pub mod extensions_api;
 pub mod failed_attempts;
 pub mod function_url;
 pub mod json_body;
