@@ -1,8 +1,7 @@
 //! The two requests of the Lambda Extensions API that an internal extension makes.
 //!
 //! Source: AWS Lambda Developer Guide, "Using the Lambda Extensions API to create extensions". The crate
-//! `lambda-extension` also serves the Logs and the Telemetry API, which would be a tenth of what the function's own code
-//! is.
+//! `lambda-extension` also serves the Logs and the Telemetry API, which would be 0.2 MB of the program.
 
 use http::{HeaderValue, Request, StatusCode};
 use http_body_util::BodyExt as _;

@@ -11,7 +11,8 @@
 //! it unpacks anything.
 //!
 //! Publishing uses the AWS SDK's own client. A function reads through the light one ([`raglan_aws::s3`]), with the
-//! account's credentials, endpoints and retries; the SDK's would be a tenth of its program.
+//! account's credentials, endpoints and retries; the SDK's brings checksums, sessions and
+//! configuration that make its program larger by more than a megabyte.
 
 pub mod archive;
 pub mod backend;
