@@ -1,5 +1,6 @@
 """Which rights on AWS the code uses, read from its sources, so that the policies of template.yaml can be
-compared with it: every call of the AWS SDK belongs to somebody, and nobody has a right without a call."""
+compared with it: every call of AWS belongs to somebody, and nobody has a right without a call. A call is a method
+of the SDK's clients (`.get_item()`) or an input that our own client sends (`GetItemInput::builder()`)."""
 
 import pathlib
 import re
@@ -47,6 +48,8 @@ OPERATIONS = {
     # Has no resource: operators who look for knowledge bases need it, and no function does.
     "list_knowledge_bases": set(),
 }
+# `GetItemInput` and its like, by the method of the SDK's client.
+INPUTS = {f"{name.title().replace('_', '')}Input": name for name in OPERATIONS}
 # What the parts of a transaction are, as the SDK's types are written in the sources.
 TRANSACTION_PARTS = {
     "Put::builder()": "dynamodb:PutItem",
@@ -127,11 +130,10 @@ USERS = {
         },
     ),
     "shared/bedrock/src/converse.rs": ("BedrockModelArns", {"converse": [MCP]}),
+    "shared/aws/src/s3.rs": ("PublishedIndexes", {"open": [MCP, ADMINISTRATOR]}),
     "shared/index-store/src/objects.rs": (
         "PublishedIndexes",
         {
-            "read_small": [MCP, ADMINISTRATOR],
-            "download": [MCP],
             "upload": [ADMINISTRATOR],
             "replace": [ADMINISTRATOR],
             "list": [ADMINISTRATOR],
@@ -202,7 +204,9 @@ def product_sources():
             name = path.relative_to(ROOT).as_posix()
             # `raglan dev` makes tables and takes messages, in emulators only.
             is_local = name.startswith("cli/src/local/") or "/testing" in name
-            if "/src/" in name and not is_local and "/tests" not in name:
+            # The client itself: it sends what others ask for.
+            is_client = name in ("shared/aws/src/service.rs", "shared/aws/src/signing.rs")
+            if "/src/" in name and not is_local and not is_client and "/tests" not in name:
                 yield name, path.read_text(encoding="utf-8")
 
 
@@ -210,13 +214,14 @@ def calls(text):
     """(function, operation) for each call of the SDK, and the number of requests that are sent."""
     text = text.split("\n#[cfg(test)]\nmod ")[0]
     found, function = [], None
-    pattern = re.compile(rf"\bfn (\w+)|\.({'|'.join(OPERATIONS)})\(\)")
+    methods, inputs = "|".join(OPERATIONS), "|".join(INPUTS)
+    pattern = re.compile(rf"\bfn (\w+)|\.({methods})\(\)|\b({inputs})::builder\(\)")
     for match in pattern.finditer(text):
         if match[1]:
             function = match[1]
         else:
-            found.append((function, match[2]))
-    sent = len(re.findall(r"\.send\(\)", text)) if "aws_sdk_" in text else len(found)
+            found.append((function, match[2] or INPUTS[match[3]]))
+    sent = len(re.findall(r"\.send\(", text)) if "aws_sdk_" in text else len(found)
     return found, sent
 
 

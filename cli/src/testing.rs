@@ -169,7 +169,10 @@ impl World {
         };
         let response = Box::pin(self.app.handle(request, &context)).await;
         let (parts, body) = response.into_parts();
-        (parts.status, serde_json::from_slice(&body).unwrap())
+        (
+            parts.status,
+            serde_json::from_slice(&body.into_bytes()).unwrap(),
+        )
     }
 
     pub(crate) async fn status(&self, key: &str) -> u16 {

@@ -67,8 +67,9 @@ class Deployment:
             # The debugging information of a development build is most of its size.
             run(["strip", str(folder / "bootstrap")])
             before, found, after = template.partition(f"\n  {logical_id}:\n")
-            check(bool(found) and "CodeUri: ." in after, f"template.yaml has no {logical_id}")
-            after = after.replace("CodeUri: .", f"CodeUri: {folder}", 1)
+            source = f"CodeUri: functions/{program}\n"
+            check(bool(found) and source in after, f"template.yaml has no {logical_id}")
+            after = after.replace(source, f"CodeUri: {folder}\n", 1)
             template = before + found + after
         built = self.scratch / "template.yaml"
         built.write_text(template, encoding="utf-8")

@@ -95,5 +95,5 @@ async fn answer(app: &App, request: Request<Incoming>, peer: SocketAddr) -> Resp
     };
     app.handle(Request::from_parts(parts, body), &context)
         .await
-        .map(Full::new)
+        .map(|body| Full::new(body.into_bytes()))
 }

@@ -34,9 +34,10 @@ use crate::context::CallContext;
 use crate::edge::{self, Admission};
 use crate::failed_attempts::FailedAttempts;
 use crate::limit::{Counted, Limiter, Refused};
-use crate::metrics;
+use crate::metrics::{self, MeasuredEvents};
 use crate::oauth::Oauth;
 use crate::protocol::Protocol;
+use crate::protocol::answer_parts::AnswerParts;
 use crate::protocol::exchange::Exchange;
 use crate::protocol::server::Server;
 use crate::record::{CallRecord, Ending};
@@ -156,7 +157,13 @@ impl App {
     pub async fn handle(&self, request: Request<Bytes>, context: &CallContext) -> Reply {
         // Every entry of the log that is written on the way carries it, whatever the level.
         let span = tracing::error_span!("request", request_id = context.request_id);
-        self.answer(request, context).instrument(span).await
+        let answering = self.answer(request, context).instrument(span);
+        // What the record could not be told of; no caller may be left without an answer.
+        let answered = AssertUnwindSafe(answering).catch_unwind().await;
+        answered.unwrap_or_else(|_panic| {
+            tracing::error!(request_id = %context.request_id, "the end of a request panicked");
+            Refusal::Internal.reply(self.config.language, &context.request_id)
+        })
     }
 
     async fn answer(&self, request: Request<Bytes>, context: &CallContext) -> Reply {
@@ -244,6 +251,7 @@ impl App {
             record: Arc::clone(record),
             request_id: context.request_id.clone(),
             until: Instant::now() + context.time_left(self.clock.now(), self.config.call_timeout),
+            parts: AnswerParts::default(),
             intents: self.intents(context, began),
         });
         let session_id = || {
@@ -275,7 +283,7 @@ impl App {
         let source_ip = context.source_ip.as_deref();
         let presented = presented(request.headers(), self.oauth.is_some());
         let known = match &presented {
-            Ok(Presented::Key(key)) => self.limiter.knows(&key.hash()),
+            Ok(Presented::Key(hash)) => self.limiter.knows(hash),
             _ => false,
         };
         if !known && let Some(wait) = self.failed_attempts.wait_seconds(source_ip, now) {
@@ -284,7 +292,7 @@ impl App {
             });
         }
         let identified = match presented {
-            Ok(Presented::Key(key)) => self.look_up(&key.hash(), body, now).await,
+            Ok(Presented::Key(hash)) => self.look_up(&hash, body, now).await,
             Ok(Presented::Token(token)) => self.look_up_bearer(token, body, now).await,
             Err(error) => Err(error),
         };
@@ -326,8 +334,8 @@ impl App {
     ) -> Result<Identified, AuthenticationError> {
         // Boxed, because the SDK's futures are large and would be moved from step to step.
         let find = Box::pin(self.keys.find(hash));
-        let count = Box::pin(self.limiter.count_early(hash, body, now));
-        let read = Box::pin(self.scopes.read_early(hash, body));
+        let count = self.limiter.count_early(hash, body, now);
+        let read = self.scopes.read_early(hash, body);
         let (found, counted, early_read) = tokio::join!(find, count, read);
         let caller = recognise(hash, found?, now);
         if caller.is_err() {
@@ -379,19 +387,18 @@ impl App {
             }
         };
         events.iter().for_each(call_log::write);
-        let measured = if self.config.metrics_enabled {
-            events.clone()
-        } else {
-            Vec::new()
-        };
+        let measured = self
+            .config
+            .metrics_enabled
+            .then(|| MeasuredEvents::of(&events));
         let written = self.trail.outcome(events, context).await;
         let refusal = written.map_err(|_| Refusal::AuditUnavailable);
-        if self.config.metrics_enabled {
+        if let Some(measured) = measured {
             let status =
                 refusal.map_or_else(|refusal| refusal.status().as_u16(), |()| ending.http_status);
             let duration_ms = ending.ended.epoch_ms() - ending.began.epoch_ms();
             let duration_ms = u64::try_from(duration_ms).unwrap_or(0);
-            let groups = metrics::of_request(status, duration_ms, &measured);
+            let groups = metrics::of_request(status, duration_ms, measured);
             raglan_telemetry::metrics::write(&groups, ending.ended.epoch_ms());
         }
         refusal

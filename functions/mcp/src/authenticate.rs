@@ -148,8 +148,8 @@ impl AuthenticationError {
 
 /// What a request presents.
 pub enum Presented<'a> {
-    /// An API key.
-    Key(PlainKey),
+    /// An API key, by its hash.
+    Key(KeyHash),
     /// An access token, not checked yet; only where those are accepted.
     Token(&'a str),
 }
@@ -170,7 +170,7 @@ pub fn presented(
         cause,
         fingerprint: fingerprint_of_unknown(text),
     })?;
-    Ok(Presented::Key(key))
+    Ok(Presented::Key(key.hash()))
 }
 
 /// Checks an access token; its subject's grant record still has to be looked up.

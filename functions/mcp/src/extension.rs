@@ -6,20 +6,17 @@
 //! asks for its next event only when nothing waits in the outbox any more. Source: AWS Lambda Developer
 //! Guide, "Using the Lambda Extensions API to create extensions".
 
-use std::convert::Infallible;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use lambda_extension::{Extension, InvokeEvent, LambdaEvent, NextEvent};
-use lambda_runtime::{LambdaInvocation, Service};
 use raglan_core::clock::{Clock as _, SystemClock};
 use raglan_index_store::Background;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::config::AuditMode;
+use crate::extensions_api::{self, Event, ExtensionsApiError, Invocation, Registration};
 use crate::trail::Trail;
 
 /// The extension's name; no other one of the function may have it.
@@ -42,8 +39,8 @@ const RESERVED_FOR_THE_END: Duration = Duration::from_secs(1);
 #[derive(Debug, thiserror::Error)]
 pub enum NoExtension {
     /// It answered with an error.
-    #[error("{0}")]
-    Refused(lambda_extension::Error),
+    #[error(transparent)]
+    Refused(#[from] ExtensionsApiError),
     /// It did not answer.
     #[error("no answer")]
     NoAnswer,
@@ -68,7 +65,8 @@ impl Default for Answers {
 }
 
 impl Answers {
-    fn post(&self, request_id: String) {
+    /// The answer to this request was posted.
+    pub fn post(&self, request_id: String) {
         self.last.send_replace(request_id);
         self.posted.notify_one();
     }
@@ -92,41 +90,41 @@ pub async fn register(
     background: Option<Background>,
     answers: Answers,
 ) -> Result<BoxFuture<'static, ()>, NoExtension> {
-    let (of_events, of_delivery) = (Arc::clone(&trail), answers.clone());
-    let on_event = lambda_extension::service_fn(move |event: LambdaEvent| {
-        let (trail, answers) = (Arc::clone(&of_events), answers.clone());
-        let background = background.clone();
-        async move {
-            if let NextEvent::Invoke(invocation) = event.next {
-                stay_awake(&trail, background.as_ref(), &answers, &invocation).await;
-            }
-            Ok::<_, Infallible>(())
-        }
-    });
-    // Internal extensions are told of invocations only.
-    let extension = Extension::new()
-        .with_extension_name(NAME)
-        .with_events(&["INVOKE"])
-        .with_events_processor(on_event);
-    let registered = timeout(REGISTER_TIMEOUT, extension.register())
+    let registered = timeout(REGISTER_TIMEOUT, extensions_api::register(NAME))
         .await
-        .map_err(|_elapsed| NoExtension::NoAnswer)?
-        .map_err(NoExtension::Refused)?;
+        .map_err(|_elapsed| NoExtension::NoAnswer)??;
     if trail.mode() == AuditMode::Deferred {
         trail.defer();
     }
     Ok(Box::pin(async move {
-        let delivery = deliver_after_answers(&trail, &of_delivery);
         tokio::select! {
-            ended = registered.run() => {
+            ended = follow(&registered, &trail, background.as_ref(), &answers) => {
                 tracing::error!(?ended, "the Lambda extension ended");
             }
-            () = delivery => {}
+            () = deliver_after_answers(&trail, &answers) => {}
         }
         // Nobody keeps the process awake any more.
         trail.stop_deferring();
         trail.deliver_waiting().await;
     }))
+}
+
+/// Stays awake for every invocation, as long as the platform tells of them.
+async fn follow(
+    registration: &Registration,
+    trail: &Trail,
+    background: Option<&Background>,
+    answers: &Answers,
+) -> ExtensionsApiError {
+    loop {
+        match registration.next().await {
+            Ok(Event::Invocation(invocation)) => {
+                stay_awake(trail, background, answers, &invocation).await;
+            }
+            Ok(Event::Other) => {}
+            Err(error) => return error,
+        }
+    }
 }
 
 /// Sends what waits after every answer.
@@ -142,7 +140,7 @@ async fn stay_awake(
     trail: &Trail,
     background: Option<&Background>,
     answers: &Answers,
-    invocation: &InvokeEvent,
+    invocation: &Invocation,
 ) {
     let now_ms = SystemClock.now().epoch_ms();
     let left = i64::try_from(invocation.deadline_ms)
@@ -161,44 +159,5 @@ async fn stay_awake(
         background
             .idle_within(longest.min(LONGEST_BACKGROUND))
             .await;
-    }
-}
-
-/// Tells [`Answers`] of every answer that the runtime has posted.
-#[derive(Debug, Clone)]
-pub struct TellAnswers<S> {
-    runtime: S,
-    answers: Answers,
-}
-
-impl<S> TellAnswers<S> {
-    /// Around the part of the runtime that calls the function and posts its answer.
-    pub const fn new(runtime: S, answers: Answers) -> Self {
-        Self { runtime, answers }
-    }
-}
-
-impl<S> Service<LambdaInvocation> for TellAnswers<S>
-where
-    S: Service<LambdaInvocation, Response = ()>,
-    S::Future: Send + 'static,
-{
-    type Response = ();
-    type Error = S::Error;
-    type Future = BoxFuture<'static, Result<(), S::Error>>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        self.runtime.poll_ready(context)
-    }
-
-    fn call(&mut self, invocation: LambdaInvocation) -> Self::Future {
-        let request_id = invocation.context.request_id.clone();
-        let answers = self.answers.clone();
-        let posting = self.runtime.call(invocation);
-        Box::pin(async move {
-            let posted = posting.await;
-            answers.post(request_id);
-            posted
-        })
     }
 }

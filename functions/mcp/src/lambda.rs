@@ -1,28 +1,35 @@
-//! Between Lambda's function-URL events and the function.
+//! Between Lambda's Runtime API and the function.
 
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
-use bytes::Bytes;
-use http::Response;
-use lambda_http::request::RequestContext;
-use lambda_http::{Adapter, Body, Request, RequestExt as _, service_fn};
-use lambda_runtime::Runtime;
-use lambda_runtime::layers::TracingLayer;
+use futures::future::BoxFuture;
+use http::{HeaderValue, Method};
 use lambda_runtime::tower::layer::layer_fn;
+use lambda_runtime::{Context as LambdaContext, Error, LambdaEvent, LambdaInvocation};
+use lambda_runtime::{Runtime, Service, service_fn};
+use lambda_runtime_api_client::{PooledClient, body::Body, build_request};
 use raglan_core::clock::Timestamp;
+use serde::de::{Deserialize, Deserializer, Error as _};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::app::App;
 use crate::config::AuditMode;
 use crate::context::CallContext;
-use crate::extension::{self, Answers, TellAnswers};
+use crate::extension::{self, Answers};
+use crate::function_url::{self, Event};
+use crate::trace::XRAY_HEADER;
+
+/// Names an invocation once more, so that the answer to one that has timed out is not taken for the answer
+/// to another.
+const INVOCATION_ID_HEADER: &str = "lambda-runtime-invocation-id";
 
 /// Answers invocations until the platform ends the process.
 ///
 /// # Errors
 /// When the Runtime API cannot be used.
-pub async fn run(app: App) -> Result<(), lambda_http::Error> {
+pub async fn run(app: App) -> Result<(), Error> {
     let app = Arc::new(app);
     let trail = Arc::clone(app.trail());
     let answers = Answers::default();
@@ -42,14 +49,13 @@ pub async fn run(app: App) -> Result<(), lambda_http::Error> {
             registered.ok()
         }
     };
-    let handler = service_fn(move |request: Request| {
-        let app = Arc::clone(&app);
-        async move { Ok::<_, Infallible>(handle(&app, request).await) }
-    });
-    let runtime = Runtime::new(Adapter::from(handler))
-        .layer(TracingLayer::new())
-        .layer(layer_fn(move |runtime| {
-            TellAnswers::new(runtime, answers.clone())
+    let client = Arc::new(PooledClient::builder().build());
+    let runtime =
+        Runtime::new(service_fn(unreadable)).layer(layer_fn(move |reports| Invocations {
+            app: Arc::clone(&app),
+            client: Arc::clone(&client),
+            answers: answers.clone(),
+            reports,
         }));
     let mut terminated = signal(SignalKind::terminate())?;
     let beside = async {
@@ -68,42 +74,92 @@ pub async fn run(app: App) -> Result<(), lambda_http::Error> {
     }
 }
 
-/// Answers one function-URL event.
-pub async fn handle(app: &App, request: Request) -> Response<Body> {
-    let context = call_context(&request);
-    let (parts, body) = request.into_parts();
-    let bytes = match body {
-        Body::Text(text) => Bytes::from(text),
-        Body::Binary(bytes) => Bytes::from(bytes),
-        // `Body` may grow; what we do not know holds nothing that we could read.
-        _ => Bytes::new(),
-    };
-    let reply = app
-        .handle(http::Request::from_parts(parts, bytes), &context)
-        .await;
-    reply.map(|bytes| {
-        if bytes.is_empty() {
-            return Body::Empty;
-        }
-        // Every body of ours is JSON, so it is UTF-8; the copy is made once.
-        String::from_utf8(bytes.into())
-            .map_or_else(|error| Body::Binary(error.into_bytes()), Body::Text)
-    })
+/// Answers invocations and posts the answers. The library would take an answer as a value to write as
+/// JSON, which means to escape a body that is escaped already; here it is posted as it is.
+struct Invocations<S> {
+    app: Arc<App>,
+    client: Arc<PooledClient>,
+    answers: Answers,
+    /// The library's own way. It reports what is no function-URL event.
+    reports: S,
 }
 
-fn call_context(request: &Request) -> CallContext {
-    let lambda = request.lambda_context_ref();
-    let http = match request.request_context_ref() {
-        Some(RequestContext::ApiGatewayV2(context)) => Some(&context.http),
-        _ => None,
-    };
-    CallContext {
-        request_id: lambda
-            .map(|context| context.request_id.clone())
-            .unwrap_or_default(),
-        deadline: lambda
-            .and_then(|context| i64::try_from(context.deadline).ok())
-            .map(Timestamp::from_epoch_ms),
-        source_ip: http.and_then(|http| http.source_ip.clone()),
+impl<S> Service<LambdaInvocation> for Invocations<S>
+where
+    S: Service<LambdaInvocation, Response = (), Error = Error>,
+    S::Future: Send + 'static,
+{
+    type Response = ();
+    type Error = Error;
+    type Future = BoxFuture<'static, Result<(), Error>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        self.reports.poll_ready(context)
     }
+
+    fn call(&mut self, invocation: LambdaInvocation) -> Self::Future {
+        let request_id = invocation.context.request_id.clone();
+        let answers = self.answers.clone();
+        let Ok(event) = serde_json::from_slice::<Event>(&invocation.body) else {
+            let reporting = self.reports.call(invocation);
+            return Box::pin(async move {
+                let posted = reporting.await;
+                answers.post(request_id);
+                posted
+            });
+        };
+        let (app, client) = (Arc::clone(&self.app), Arc::clone(&self.client));
+        Box::pin(async move {
+            let answer = answer(&app, event, &invocation.context).await;
+            let path = format!("/2018-06-01/runtime/invocation/{request_id}/response");
+            let mut request = build_request()
+                .method(Method::POST)
+                .uri(path)
+                .body(Body::from(answer))?;
+            if let Some(id) = invocation.parts.headers.get(INVOCATION_ID_HEADER) {
+                request
+                    .headers_mut()
+                    .insert(INVOCATION_ID_HEADER, id.clone());
+            }
+            let posted = client.call(request).await;
+            answers.post(request_id);
+            posted.map(|_accepted| ())
+        })
+    }
+}
+
+/// No payload is one of these: reading it gives the reason why it is no [`Event`].
+enum Unreadable {}
+
+impl<'de> Deserialize<'de> for Unreadable {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Event::deserialize(deserializer)?;
+        Err(D::Error::custom("the payload was readable a moment ago"))
+    }
+}
+
+/// What the library would call: it never does, because reading the payload fails before.
+async fn unreadable(event: LambdaEvent<Unreadable>) -> Result<(), Infallible> {
+    match event.payload {}
+}
+
+/// Answers one function-URL event: JSON, as the function URL wants it.
+pub async fn answer(app: &App, event: Event, lambda: &LambdaContext) -> Vec<u8> {
+    let Event {
+        mut request,
+        source_ip,
+    } = event;
+    let context = CallContext {
+        request_id: lambda.request_id.clone(),
+        deadline: i64::try_from(lambda.deadline)
+            .ok()
+            .map(Timestamp::from_epoch_ms),
+        source_ip,
+    };
+    let trace = lambda.xray_trace_id.as_deref();
+    if let Some(Ok(trace)) = trace.map(HeaderValue::from_str) {
+        request.headers_mut().insert(XRAY_HEADER, trace);
+    }
+    let reply = app.handle(request, &context).await;
+    function_url::written(&reply)
 }

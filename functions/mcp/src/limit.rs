@@ -239,7 +239,7 @@ impl Limiter {
         let counting = self
             .meters
             .count_if_limit_is(key, meter, &found.calls, rate, now);
-        let result = in_time(counting).await.transpose()?;
+        let result = Box::pin(in_time(counting)).await.transpose()?;
         Some(self.counted(key, rate, found, result))
     }
 
@@ -258,7 +258,8 @@ impl Limiter {
         let counted = match early {
             Some(counted) if counted.rate == rate => counted,
             _ => match body.json().and_then(ToolCalls::of) {
-                Some(found) => self.count(&caller.key_hash, rate, found, now).await,
+                // Boxed, because most requests have nothing to count.
+                Some(found) => Box::pin(self.count(&caller.key_hash, rate, found, now)).await,
                 None => return Ok(Allowance::default()),
             },
         };

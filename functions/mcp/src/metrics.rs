@@ -9,9 +9,34 @@ use raglan_telemetry::metrics::{Group, Measurement, Unit};
 /// Whether this process has answered nothing yet.
 static COLD: AtomicBool = AtomicBool::new(true);
 
-/// Measures one request: itself, and each event that it left.
+/// What is measured of one request's events, taken before they go to the trail.
+#[derive(Debug, Default)]
+pub struct MeasuredEvents {
+    auth_failures: u64,
+    limited_calls: u64,
+    groups: Vec<Group>,
+}
+
+impl MeasuredEvents {
+    /// Measures each event.
+    #[must_use]
+    pub fn of(events: &[AuditEvent]) -> Self {
+        let mut measured = Self::default();
+        for event in events {
+            match event.decision {
+                Decision::Unauthenticated => measured.auth_failures += 1,
+                Decision::Limited => measured.limited_calls += 1,
+                Decision::Allowed | Decision::Denied => {}
+            }
+            measured.groups.extend(of_event(event));
+        }
+        measured
+    }
+}
+
+/// Measures one request: itself, and the events that it left.
 #[must_use]
-pub fn of_request(http_status: u16, duration_ms: u64, events: &[AuditEvent]) -> Vec<Group> {
+pub fn of_request(http_status: u16, duration_ms: u64, events: MeasuredEvents) -> Vec<Group> {
     let mut whole = vec![
         count("requests", 1),
         Measurement {
@@ -23,16 +48,12 @@ pub fn of_request(http_status: u16, duration_ms: u64, events: &[AuditEvent]) -> 
     if COLD.swap(false, Ordering::Relaxed) {
         whole.push(count("cold_starts", 1));
     }
-    for (name, decision) in [
-        ("auth_failures", Decision::Unauthenticated),
-        ("limited_calls", Decision::Limited),
+    for (name, number) in [
+        ("auth_failures", events.auth_failures),
+        ("limited_calls", events.limited_calls),
     ] {
-        let number = events
-            .iter()
-            .filter(|event| event.decision == decision)
-            .count();
         if number > 0 {
-            whole.push(count(name, number as u64));
+            whole.push(count(name, number));
         }
     }
     let status = vec![("status", http_status.to_string())];
@@ -47,9 +68,7 @@ pub fn of_request(http_status: u16, duration_ms: u64, events: &[AuditEvent]) -> 
             ..Group::default()
         },
     ];
-    for event in events {
-        groups.extend(of_event(event));
-    }
+    groups.extend(events.groups);
     groups
 }
 
@@ -155,7 +174,7 @@ mod tests {
 
     #[test]
     fn guard_findings_are_counted_by_rule() {
-        let groups = of_request(200, 7, &[event("retrieve")]);
+        let groups = of_request(200, 7, MeasuredEvents::of(&[event("retrieve")]));
         let findings = groups
             .iter()
             .find(|group| group.measurements[0].name == "guard_findings");
@@ -166,7 +185,7 @@ mod tests {
 
     #[test]
     fn the_key_stands_beside_the_metric_and_is_none_of_its_dimensions() {
-        let groups = of_request(200, 7, &[event("ask")]);
+        let groups = of_request(200, 7, MeasuredEvents::of(&[event("ask")]));
         let of_tool = groups
             .iter()
             .find(|group| group.measurements[0].name == "tool_calls")
@@ -179,7 +198,7 @@ mod tests {
 
     #[test]
     fn no_name_that_a_caller_invents_becomes_a_dimension() {
-        let groups = of_request(200, 7, &[event("rm -rf")]);
+        let groups = of_request(200, 7, MeasuredEvents::of(&[event("rm -rf")]));
         for group in groups {
             assert!(group.dimensions.iter().all(|(_, value)| value != "rm -rf"));
         }

@@ -6,10 +6,11 @@ use http::{HeaderValue, Response, StatusCode};
 use raglan_texts::{Language, text};
 use serde_json::{Value, json};
 
+use crate::json_body::JsonBody;
 use crate::oauth::OauthConfig;
 
 /// An answer whose body is whole.
-pub type Reply = Response<Bytes>;
+pub type Reply = Response<JsonBody>;
 
 /// The challenge of every 401 where only keys are accepted (RFC 6750 §3).
 pub const CHALLENGE: &str = "Bearer realm=\"mcp\"";
@@ -209,7 +210,13 @@ impl Refusal {
 /// A JSON answer.
 #[must_use]
 pub fn json_reply(status: StatusCode, body: &Value) -> Reply {
-    let mut reply = Response::new(Bytes::from(body.to_string()));
+    in_json(status, JsonBody::from(Bytes::from(body.to_string())))
+}
+
+/// An answer with this body.
+#[must_use]
+pub fn in_json(status: StatusCode, body: JsonBody) -> Reply {
+    let mut reply = Response::new(body);
     *reply.status_mut() = status;
     reply
         .headers_mut()
@@ -220,7 +227,7 @@ pub fn json_reply(status: StatusCode, body: &Value) -> Reply {
 /// An answer without a body.
 #[must_use]
 pub fn empty_reply(status: StatusCode) -> Reply {
-    let mut reply = Response::new(Bytes::new());
+    let mut reply = Response::new(JsonBody::default());
     *reply.status_mut() = status;
     reply
 }

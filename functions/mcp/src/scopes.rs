@@ -72,7 +72,8 @@ impl Scopes {
         if method != Some("tools/call") {
             return None;
         }
-        let read = self.catalog.read(&grant.reach()).await;
+        // Boxed, because most requests have nothing to read.
+        let read = Box::pin(self.catalog.read(&grant.reach())).await;
         Some(EarlyRead { grant, read })
     }
 

@@ -2,14 +2,13 @@
 //! call can be found together: W3C Trace Context (<https://www.w3.org/TR/trace-context/>) in and out,
 //! and AWS X-Ray's header where Lambda sends one.
 
-use std::fmt::Write as _;
-
 use http::HeaderMap;
+use raglan_core::ids::to_hex;
 use sha2::{Digest as _, Sha256};
 
 const TRACEPARENT: &str = "traceparent";
-/// Lambda's, and `lambda_http` puts the one from the Runtime API here.
-const XRAY_HEADER: &str = "x-amzn-trace-id";
+/// Lambda's; the one that the Runtime API tells of is put here.
+pub const XRAY_HEADER: &str = "x-amzn-trace-id";
 const TRACE_ID_DIGITS: usize = 32;
 const PARENT_ID_DIGITS: usize = 16;
 const XRAY_EPOCH_DIGITS: usize = 8;
@@ -19,7 +18,7 @@ const SAMPLED: u8 = 1;
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TraceContext {
     trace_id: String,
-    span_id: String,
+    request_id: String,
     is_sampled: bool,
 }
 
@@ -30,17 +29,14 @@ impl TraceContext {
     /// Identifiers that have to be new are taken from the request's id, which nobody else has.
     #[must_use]
     pub fn of_request(headers: &HeaderMap, request_id: &str) -> Self {
-        let digest = hex(&Sha256::digest(request_id.as_bytes()));
-        let (new_trace, rest) = digest.split_at(TRACE_ID_DIGITS);
-        let span_id = rest[..PARENT_ID_DIGITS].to_owned();
         let told = parent(headers).or_else(|| {
             let header = headers.get(XRAY_HEADER)?;
             of_xray(header.to_str().ok()?)
         });
-        let (trace_id, is_sampled) = told.unwrap_or_else(|| (new_trace.to_owned(), false));
+        let (trace_id, is_sampled) = told.unwrap_or_else(|| (new_identifiers(request_id).0, false));
         Self {
             trace_id,
-            span_id,
+            request_id: request_id.to_owned(),
             is_sampled,
         }
     }
@@ -55,8 +51,17 @@ impl TraceContext {
     #[must_use]
     pub fn traceparent(&self) -> String {
         let flags = u8::from(self.is_sampled);
-        format!("00-{}-{}-{flags:02x}", self.trace_id, self.span_id)
+        let (_, span_id) = new_identifiers(&self.request_id);
+        format!("00-{}-{span_id}-{flags:02x}", self.trace_id)
     }
+}
+
+/// A trace's identifier and a span's.
+fn new_identifiers(request_id: &str) -> (String, String) {
+    let mut digits = to_hex(&Sha256::digest(request_id.as_bytes()));
+    digits.truncate(TRACE_ID_DIGITS + PARENT_ID_DIGITS);
+    let span_id = digits.split_off(TRACE_ID_DIGITS);
+    (digits, span_id)
 }
 
 fn parent(headers: &HeaderMap) -> Option<(String, bool)> {
@@ -108,14 +113,6 @@ fn is_identifier(text: &str, digits: usize) -> bool {
 fn is_hex(text: &str, digits: usize) -> bool {
     let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
     text.len() == digits && text.bytes().all(is_digit)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        // Writing into a text cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 #[cfg(test)]

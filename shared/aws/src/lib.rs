@@ -7,6 +7,7 @@
 //! | [`function_account`] | the account of a function on Lambda |
 //! | [`service`] | sends an operation: signs, repeats, bounds in time |
 //! | [`operation`] | which operations there are: the SDK's types, writers and readers |
+//! | `s3` | reads objects of S3, with the feature `s3` |
 //! | [`retry`] | what is worth repeating, and when |
 //! | [`signing`] | Signature Version 4 |
 //! | [`transport`] | requests over the network, for the light client and for the SDK's own ones |
@@ -18,11 +19,15 @@
 pub mod clients;
 pub mod function_account;
 pub mod operation;
+#[cfg(feature = "secrets")]
+mod parameter;
 pub mod retry;
+#[cfg(feature = "s3")]
+pub mod s3;
 pub mod service;
 pub mod signing;
 pub mod transport;
 
 pub use clients::{AccountChoice, AwsClients, LazyAccount};
 pub use function_account::function_account;
-pub use service::{DynamoDb, ServiceClient, Sqs};
+pub use service::{CallLimits, DynamoDb, ServiceClient, Sqs};

@@ -5,7 +5,8 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use http::StatusCode;
+use bytes::Bytes;
+use http::{HeaderName, Response};
 use serde::Deserialize;
 
 /// The first attempt and its repetitions.
@@ -49,6 +50,8 @@ const SKEWED: [&str; 5] = [
     "SignatureDoesNotMatch",
 ];
 
+const ERROR_TYPE: HeaderName = HeaderName::from_static("x-amzn-errortype");
+
 /// What a refused attempt says about the next one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
@@ -60,15 +63,15 @@ pub enum Verdict {
     Resign,
 }
 
-/// What to do after an answer with this status and body that is no success.
+/// What to do after an answer that is no success.
 #[must_use]
-pub fn verdict(status: StatusCode, body: &[u8]) -> Verdict {
-    let code = error_code(body).unwrap_or_default();
+pub fn verdict(answer: &Response<Bytes>) -> Verdict {
+    let code = error_code(answer).unwrap_or_default();
     let is = |codes: &[&str]| codes.contains(&code.as_str());
     if is(&SKEWED) {
         return Verdict::Resign;
     }
-    let by_status = matches!(status.as_u16(), 500 | 502 | 503 | 504);
+    let by_status = matches!(answer.status().as_u16(), 500 | 502 | 503 | 504);
     if by_status || is(&THROTTLING) || is(&TRANSIENT) {
         Verdict::Repeat
     } else {
@@ -77,15 +80,28 @@ pub fn verdict(status: StatusCode, body: &[u8]) -> Verdict {
 }
 
 /// `com.amazonaws.dynamodb.v20120810#ThrottlingException` → `ThrottlingException`
-fn error_code(body: &[u8]) -> Option<String> {
+///
+/// The services with resources in their paths say it in a header, the others in the body; S3 writes XML.
+fn error_code(answer: &Response<Bytes>) -> Option<String> {
     #[derive(Deserialize)]
     struct Refusal {
         #[serde(rename = "__type")]
         kind: Option<String>,
         code: Option<String>,
     }
-    let refusal: Refusal = serde_json::from_slice(body).ok()?;
-    let code = refusal.kind.or(refusal.code)?;
+    let header = answer.headers().get(ERROR_TYPE);
+    let code = match header.and_then(|code| code.to_str().ok()) {
+        Some(code) => code.to_owned(),
+        None => {
+            if let Ok(refusal) = serde_json::from_slice::<Refusal>(answer.body()) {
+                refusal.kind.or(refusal.code)?
+            } else {
+                let xml = std::str::from_utf8(answer.body()).ok()?;
+                let (code, _) = xml.split_once("<Code>")?.1.split_once("</Code>")?;
+                code.to_owned()
+            }
+        }
+    };
     let name = code.rsplit('#').next().unwrap_or(&code);
     Some(name.split(':').next().unwrap_or(name).to_owned())
 }
@@ -141,7 +157,16 @@ mod tests {
     fn answer(status: u16, code: &str) -> Verdict {
         let body =
             format!(r#"{{"__type":"com.amazonaws.dynamodb.v20120810#{code}","message":"m"}}"#);
-        verdict(StatusCode::from_u16(status).unwrap(), body.as_bytes())
+        of(status, &body)
+    }
+
+    fn of(status: u16, body: &str) -> Verdict {
+        let answer = Response::builder().status(status);
+        verdict(
+            &answer
+                .body(Bytes::copy_from_slice(body.as_bytes()))
+                .unwrap(),
+        )
     }
 
     #[test]
@@ -168,11 +193,17 @@ mod tests {
         for (status, code, expected) in rows {
             assert_eq!(answer(status, code), expected, "{status} {code}");
         }
-        let status = StatusCode::from_u16;
-        assert_eq!(verdict(status(502).unwrap(), b"<html>"), Verdict::Repeat);
-        assert_eq!(verdict(status(404).unwrap(), b""), Verdict::Final);
-        let sqs = br#"{"__type":"com.amazonaws.sqs#RequestThrottled:http://x/"}"#;
-        assert_eq!(verdict(status(403).unwrap(), sqs), Verdict::Repeat);
+        assert_eq!(of(502, "<html>"), Verdict::Repeat);
+        assert_eq!(of(404, ""), Verdict::Final);
+        let sqs = r#"{"__type":"com.amazonaws.sqs#RequestThrottled:http://x/"}"#;
+        assert_eq!(of(403, sqs), Verdict::Repeat);
+        let s3 = "<Error><Code>RequestTimeTooSkewed</Code><Message>m</Message></Error>";
+        assert_eq!(of(403, s3), Verdict::Resign);
+        let bedrock = Response::builder()
+            .status(429)
+            .header(ERROR_TYPE, "ThrottlingException:http://internal/");
+        let bedrock = bedrock.body(Bytes::from_static(b"{}")).unwrap();
+        assert_eq!(verdict(&bedrock), Verdict::Repeat);
     }
 
     #[test]

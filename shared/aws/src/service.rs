@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use aws_config::SdkConfig;
+use aws_config::retry::RetryConfig;
 use aws_config::timeout::TimeoutConfig;
 use aws_credential_types::provider::ProvideCredentials as _;
 use aws_smithy_async::time::SharedTimeSource;
@@ -24,8 +25,9 @@ use aws_smithy_types::config_bag::ConfigBag;
 use aws_smithy_types::error::operation::BuildError;
 use aws_types::service_config::ServiceConfigKey;
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, Method, Request, Response, Uri, header};
-use raglan_outbound::OutboundError;
+use http::uri::PathAndQuery;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri, header};
+use raglan_outbound::{Bounds, OutboundError};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc2822;
 use tokio::sync::OnceCell;
@@ -33,7 +35,7 @@ use tokio::sync::OnceCell;
 use crate::operation::Operation;
 use crate::retry::{self, Budget, MAX_ATTEMPTS, Verdict};
 use crate::signing::Signer;
-use crate::transport::{Transport, connector_error};
+use crate::transport::{ANSWER_MAX_BYTES, ATTEMPT_TIMEOUT, Transport, connector_error};
 
 /// All attempts of one call together, with the pauses between them, unless the account says otherwise.
 pub const OPERATION_TIMEOUT: Duration = Duration::from_secs(7);
@@ -41,7 +43,6 @@ pub const OPERATION_TIMEOUT: Duration = Duration::from_secs(7);
 const EXPIRY_MARGIN: Duration = Duration::from_mins(1);
 /// Clocks that differ by less are no reason for a refusal: AWS allows five minutes.
 const SKEW_MIN_SECONDS: i64 = 240;
-const TARGET: HeaderName = HeaderName::from_static("x-amz-target");
 const USER_AGENT: HeaderValue =
     HeaderValue::from_static(concat!("raglan/", env!("CARGO_PKG_VERSION")));
 
@@ -52,6 +53,63 @@ pub struct DynamoDb;
 /// Amazon SQS.
 #[derive(Debug, Clone, Copy)]
 pub struct Sqs;
+
+/// AWS Secrets Manager.
+#[cfg(feature = "secrets")]
+#[derive(Debug, Clone, Copy)]
+pub struct SecretsManager;
+
+/// AWS Systems Manager, whose parameters may be secrets.
+#[cfg(feature = "secrets")]
+#[derive(Debug, Clone, Copy)]
+pub struct Ssm;
+
+/// Amazon Bedrock: which knowledge bases there are.
+#[cfg(feature = "bedrock")]
+#[derive(Debug, Clone, Copy)]
+pub struct BedrockAgent;
+
+/// Amazon Bedrock: searches of knowledge bases.
+#[cfg(feature = "bedrock")]
+#[derive(Debug, Clone, Copy)]
+pub struct BedrockAgentRuntime;
+
+/// Amazon Bedrock: models.
+#[cfg(feature = "bedrock")]
+#[derive(Debug, Clone, Copy)]
+pub struct BedrockRuntime;
+
+/// Amazon S3.
+#[cfg(feature = "s3")]
+#[derive(Debug, Clone, Copy)]
+pub struct S3;
+
+/// What a call may take, where that is not the usual.
+#[derive(Debug, Clone)]
+pub struct CallLimits {
+    /// All attempts together, with the pauses between them.
+    pub time: Duration,
+    /// One attempt.
+    pub attempt_time: Duration,
+    /// How often it is tried at most.
+    pub attempts: u32,
+    /// Size of the answer.
+    pub response_max_bytes: usize,
+    /// A header that is sent along.
+    pub header: Option<(HeaderName, HeaderValue)>,
+}
+
+impl Default for CallLimits {
+    fn default() -> Self {
+        Self {
+            time: OPERATION_TIMEOUT,
+            attempt_time: ATTEMPT_TIMEOUT,
+            attempts: MAX_ATTEMPTS,
+            response_max_bytes: ANSWER_MAX_BYTES,
+            header: None,
+        }
+    }
+}
 
 /// A service of the JSON protocols.
 pub trait Service: fmt::Debug + Send + Sync + 'static {
@@ -87,6 +145,46 @@ macro_rules! service {
 
 service!(DynamoDb, aws_sdk_dynamodb, "dynamodb", "DynamoDB");
 service!(Sqs, aws_sdk_sqs, "sqs", "SQS");
+#[cfg(feature = "secrets")]
+service!(
+    SecretsManager,
+    aws_sdk_secretsmanager,
+    "secretsmanager",
+    "Secrets Manager"
+);
+#[cfg(feature = "secrets")]
+service!(Ssm, aws_sdk_ssm, "ssm", "SSM");
+#[cfg(feature = "bedrock")]
+service!(
+    BedrockAgent,
+    aws_sdk_bedrockagent,
+    "bedrock",
+    "Bedrock Agent"
+);
+#[cfg(feature = "bedrock")]
+service!(
+    BedrockAgentRuntime,
+    aws_sdk_bedrockagentruntime,
+    "bedrock",
+    "Bedrock Agent Runtime"
+);
+#[cfg(feature = "bedrock")]
+service!(
+    BedrockRuntime,
+    aws_sdk_bedrockruntime,
+    "bedrock",
+    "Bedrock Runtime"
+);
+
+#[cfg(feature = "s3")]
+impl Service for S3 {
+    const SIGNING_NAME: &'static str = "s3";
+    const ID: &'static str = "S3";
+
+    async fn endpoint(_: &SdkConfig) -> Result<String, BoxError> {
+        Err("each bucket has an endpoint of its own".into())
+    }
+}
 
 /// A client of one service. Clones share connections, credentials and the budget of repetitions.
 pub struct ServiceClient<S> {
@@ -113,6 +211,9 @@ impl<S: Service> fmt::Debug for ServiceClient<S> {
 
 struct Shared {
     config: SdkConfig,
+    /// Comes before every other endpoint.
+    endpoint_url: Option<String>,
+    attempts: u32,
     transport: Arc<dyn Transport>,
     time_source: SharedTimeSource,
     operation_timeout: Duration,
@@ -129,22 +230,46 @@ struct Endpoint {
 }
 
 /// Why there is no answer.
-enum Failure {
+pub(crate) enum Failure {
     Construction(BoxError),
     Timeout(BoxError),
     Dispatch(ConnectorError),
+}
+
+impl Failure {
+    pub(crate) fn in_sdk_terms<E>(self) -> SdkError<E, HttpResponse> {
+        match self {
+            Self::Construction(cause) => SdkError::construction_failure(cause),
+            Self::Timeout(cause) => SdkError::timeout_error(cause),
+            Self::Dispatch(cause) => SdkError::dispatch_failure(cause),
+        }
+    }
 }
 
 impl<S: Service> ServiceClient<S> {
     /// A client for the account, over this transport. Nothing is asked over the network.
     #[must_use]
     pub fn new(config: SdkConfig, transport: Arc<dyn Transport>) -> Self {
+        Self::at(config, None, transport)
+    }
+
+    /// A client for the account and the service at this URL, if one is given.
+    #[must_use]
+    pub fn at(
+        config: SdkConfig,
+        endpoint_url: Option<String>,
+        transport: Arc<dyn Transport>,
+    ) -> Self {
         let timeouts = config.timeout_config();
         let operation_timeout = timeouts.and_then(TimeoutConfig::operation_timeout);
         let shared = Shared {
             operation_timeout: operation_timeout.unwrap_or(OPERATION_TIMEOUT),
             time_source: config.time_source().unwrap_or_default(),
+            attempts: config
+                .retry_config()
+                .map_or(MAX_ATTEMPTS, RetryConfig::max_attempts),
             config,
+            endpoint_url,
             transport,
             endpoint: OnceCell::new(),
             signer: Mutex::default(),
@@ -171,63 +296,100 @@ impl<S: Service> ServiceClient<S> {
         &self,
         input: Result<O, BuildError>,
     ) -> Result<O::Output, SdkError<O::Error, HttpResponse>> {
-        let codec = O::codec();
-        let mut bag = ConfigBag::base();
-        let request = input.map_err(BoxError::from).and_then(|input| {
-            let serializer = codec.load::<SharedRequestSerializer>();
-            let serializer = serializer.ok_or("the operation has no serialiser")?;
-            serializer.serialize_input(Input::erase(input), &mut bag)
-        });
-        let request = request.map_err(SdkError::construction_failure)?;
-        // Boxed: the futures below are large, and every caller would hold them.
-        let answer = Box::pin(self.deliver(request)).await;
-        let answer = answer.map_err(|failure| match failure {
-            Failure::Construction(cause) => SdkError::construction_failure(cause),
-            Failure::Timeout(cause) => SdkError::timeout_error(cause),
-            Failure::Dispatch(cause) => SdkError::dispatch_failure(cause),
-        })?;
-        read::<O>(answer, &bag)
+        let limits = CallLimits {
+            time: self.shared.operation_timeout,
+            ..CallLimits::default()
+        };
+        self.send_within(input, &limits).await
     }
 
-    async fn deliver(&self, request: HttpRequest) -> Result<Response<Bytes>, Failure> {
-        let limit = self.shared.operation_timeout;
-        let attempts = tokio::time::timeout(limit, self.attempts(&request));
+    /// The same within these limits.
+    ///
+    /// # Errors
+    /// The SDK's for this operation.
+    pub async fn send_within<O: Operation<Service = S>>(
+        &self,
+        input: Result<O, BuildError>,
+        limits: &CallLimits,
+    ) -> Result<O::Output, SdkError<O::Error, HttpResponse>> {
+        let mut bag = ConfigBag::base();
+        let request = write(input, &mut bag).map_err(SdkError::construction_failure)?;
+        let bounds = Bounds {
+            time: limits.attempt_time,
+            response_max_bytes: limits.response_max_bytes,
+        };
+        let transport = &self.shared.transport;
+        let exchange = |request| {
+            let sent = transport.send(request, bounds);
+            async move {
+                let answer = sent.await?;
+                Ok(if answer.status().is_success() {
+                    Ok(answer)
+                } else {
+                    Err(answer)
+                })
+            }
+        };
+        // Boxed: the futures below are large, and every caller would hold them.
+        let answer = Box::pin(self.deliver(request, limits, exchange)).await;
+        let answer = answer.map_err(Failure::in_sdk_terms)?;
+        read::<O>(answer.unwrap_or_else(|refusal| refusal), &bag)
+    }
+
+    /// Tries until there is an answer that stays: what `exchange` makes of a success, or a refusal.
+    pub(crate) async fn deliver<A, E>(
+        &self,
+        request: HttpRequest,
+        limits: &CallLimits,
+        exchange: impl Fn(Request<Bytes>) -> E,
+    ) -> Result<Result<A, Response<Bytes>>, Failure>
+    where
+        E: Future<Output = Result<Result<A, Response<Bytes>>, OutboundError>>,
+    {
+        let attempts = tokio::time::timeout(limits.time, self.attempts(request, limits, exchange));
         attempts.await.unwrap_or_else(|_| {
-            let cause = format!("no answer within {limit:?}");
+            let cause = format!("no answer within {:?}", limits.time);
             Err(Failure::Timeout(cause.into()))
         })
     }
 
-    /// Tries until there is an answer that stays.
-    async fn attempts(&self, request: &HttpRequest) -> Result<Response<Bytes>, Failure> {
+    async fn attempts<A, E>(
+        &self,
+        request: HttpRequest,
+        limits: &CallLimits,
+        exchange: impl Fn(Request<Bytes>) -> E,
+    ) -> Result<Result<A, Response<Bytes>>, Failure>
+    where
+        E: Future<Output = Result<Result<A, Response<Bytes>>, OutboundError>>,
+    {
         let shared = &*self.shared;
-        let target = request.headers().get(TARGET).unwrap_or_default();
-        let content_type = request
-            .headers()
-            .get(header::CONTENT_TYPE)
-            .unwrap_or_default();
-        let body = Bytes::copy_from_slice(request.body().bytes().unwrap_or_default());
+        let request = Unsigned::of(request, limits).map_err(Failure::Construction)?;
         let endpoint = self.endpoint().await?;
+        let most = limits.attempts.min(shared.attempts);
         let mut attempt = 1;
         loop {
             let signer = self.signer().await?;
-            let request = shared
-                .signed(&signer, endpoint, target, content_type, body.clone())
+            let addressed = shared
+                .signed(&signer, endpoint, &request)
                 .map_err(Failure::Construction)?;
-            let answer = shared.transport.send(request).await;
+            let answer = exchange(addressed).await;
             let verdict = match &answer {
-                Ok(answer) if answer.status().is_success() => {
+                Ok(Ok(_)) => {
                     shared.budget.give_back(attempt - 1);
                     Verdict::Final
                 }
-                Ok(answer) => shared.judge(answer),
+                Ok(Err(refusal)) => shared.judge(refusal),
                 Err(OutboundError::Connection(_) | OutboundError::TimedOut(_)) => Verdict::Repeat,
                 Err(_) => Verdict::Final,
             };
-            if verdict == Verdict::Final || attempt == MAX_ATTEMPTS || !shared.budget.take() {
+            if verdict == Verdict::Final || attempt >= most || !shared.budget.take() {
                 return answer.map_err(|error| Failure::Dispatch(connector_error(error)));
             }
-            tracing::debug!(target, attempt, "an attempt failed and is repeated");
+            tracing::debug!(
+                service = S::ID,
+                attempt,
+                "an attempt failed and is repeated"
+            );
             let chance = shared
                 .time_source
                 .now()
@@ -277,6 +439,9 @@ impl<S: Service> ServiceClient<S> {
 impl Shared {
     /// A service's own endpoint comes before the common one, and both before the region's.
     fn configured_endpoint<S: Service>(&self) -> Option<String> {
+        if self.endpoint_url.is_some() {
+            return self.endpoint_url.clone();
+        }
         let key = ServiceConfigKey::builder()
             .service_id(S::ID)
             .env("AWS_ENDPOINT_URL")
@@ -297,16 +462,13 @@ impl Shared {
         &self,
         signer: &Signer,
         endpoint: &Endpoint,
-        target: &str,
-        content_type: &str,
-        body: Bytes,
+        unsigned: &Unsigned,
     ) -> Result<Request<Bytes>, BoxError> {
-        let mut request = Request::new(body);
-        *request.method_mut() = Method::POST;
-        *request.uri_mut() = endpoint.url.clone();
+        let mut request = Request::new(unsigned.body.clone());
+        *request.method_mut() = unsigned.method.clone();
+        *request.uri_mut() = endpoint.join(&unsigned.uri)?;
+        *request.headers_mut() = unsigned.headers.clone();
         let headers = request.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_str(content_type)?);
-        headers.insert(TARGET, HeaderValue::from_str(target)?);
         headers.insert(header::HOST, endpoint.host.clone());
         let skew = time::Duration::seconds(self.skew_seconds.load(Ordering::Relaxed));
         signer.sign(
@@ -320,7 +482,7 @@ impl Shared {
 
     /// What a refused attempt says about the next one. Notes by how much the clocks differ.
     fn judge(&self, answer: &Response<Bytes>) -> Verdict {
-        let verdict = retry::verdict(answer.status(), answer.body());
+        let verdict = retry::verdict(answer);
         if verdict != Verdict::Resign {
             return verdict;
         }
@@ -345,7 +507,45 @@ impl Shared {
     }
 }
 
+/// A request before it is addressed and signed, which is done for every attempt.
+struct Unsigned {
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+}
+
+impl Unsigned {
+    fn of(request: HttpRequest, limits: &CallLimits) -> Result<Self, BoxError> {
+        let (parts, body) = request.try_into_http1x()?.into_parts();
+        let mut headers = parts.headers;
+        // The connection's part of the work.
+        headers.remove(header::CONTENT_LENGTH);
+        if let Some((name, value)) = &limits.header {
+            headers.insert(name.clone(), value.clone());
+        }
+        Ok(Self {
+            method: parts.method,
+            uri: parts.uri,
+            headers,
+            body: Bytes::copy_from_slice(body.bytes().unwrap_or_default()),
+        })
+    }
+}
+
 impl Endpoint {
+    /// The place of a request, whose own URI is a path and a query.
+    fn join(&self, uri: &Uri) -> Result<Uri, BoxError> {
+        let path = uri.path_and_query().map_or("/", PathAndQuery::as_str);
+        if path == "/" {
+            return Ok(self.url.clone());
+        }
+        let mut parts = self.url.clone().into_parts();
+        let base = self.url.path().trim_end_matches('/');
+        parts.path_and_query = Some(format!("{base}{path}").parse()?);
+        Ok(Uri::from_parts(parts)?)
+    }
+
     fn at(url: &str) -> Result<Self, BoxError> {
         let url: Uri = url.parse()?;
         let authority = url.authority().ok_or("the endpoint names no host")?;
@@ -354,9 +554,19 @@ impl Endpoint {
     }
 }
 
+/// The request as the SDK writes it.
+pub(crate) fn write<O: Operation>(
+    input: Result<O, BuildError>,
+    bag: &mut ConfigBag,
+) -> Result<HttpRequest, BoxError> {
+    let serializer = O::codec().load::<SharedRequestSerializer>();
+    let serializer = serializer.ok_or("the operation has no serialiser")?;
+    serializer.serialize_input(Input::erase(input?), bag)
+}
+
 /// The answer as the SDK reads it.
 #[expect(clippy::result_large_err, reason = "the error is the SDK's")]
-fn read<O: Operation>(
+pub(crate) fn read<O: Operation>(
     answer: Response<Bytes>,
     bag: &ConfigBag,
 ) -> Result<O::Output, SdkError<O::Error, HttpResponse>> {

@@ -1,4 +1,4 @@
-//! Signature Version 4 for requests of the JSON protocols: `POST` to one path, without a query.
+//! Signature Version 4 for requests of the JSON protocols.
 //!
 //! Source: AWS Identity and Access Management User Guide, "Create a signed AWS API request".
 
@@ -12,6 +12,8 @@ use sha2::{Digest as _, Sha256};
 use time::OffsetDateTime;
 
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
+/// The one service that signs paths as they are sent.
+const S3: &str = "s3";
 /// The end of every scope.
 const TERMINATION: &str = "aws4_request";
 const DATE: HeaderName = HeaderName::from_static("x-amz-date");
@@ -91,7 +93,7 @@ impl Signer {
             token.set_sensitive(true);
             headers.insert(SECURITY_TOKEN, token);
         }
-        let (canonical, signed_headers) = canonical(request);
+        let (canonical, signed_headers) = canonical(request, self.service == S3);
         let scope = format!("{date}/{}/{}/{TERMINATION}", self.region, self.service);
         let hash = hex::encode(Sha256::digest(&canonical));
         let mut signature = self.key_of(date);
@@ -138,13 +140,32 @@ fn keyed(key: &[u8]) -> HmacSha256 {
 }
 
 /// The request in the form that is hashed, and the names of its headers.
-fn canonical<B: AsRef<[u8]>>(request: &Request<B>) -> (String, String) {
+fn canonical<B: AsRef<[u8]>>(request: &Request<B>, path_as_sent: bool) -> (String, String) {
     let mut headers: Vec<_> = request.headers().iter().collect();
     headers.sort_unstable_by_key(|(name, _)| name.as_str());
     let mut canonical = String::with_capacity(2048);
-    canonical.push_str("POST\n");
-    canonical.push_str(request.uri().path());
-    canonical.push_str("\n\n");
+    canonical.push_str(request.method().as_str());
+    canonical.push('\n');
+    if path_as_sent {
+        canonical.push_str(request.uri().path());
+    } else {
+        push_encoded(&mut canonical, request.uri().path());
+    }
+    canonical.push('\n');
+    let mut query: Vec<_> = request.uri().query().map_or_else(Vec::new, |query| {
+        query
+            .split('&')
+            .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+            .collect()
+    });
+    query.sort_unstable();
+    for (index, (name, value)) in query.into_iter().enumerate() {
+        if index > 0 {
+            canonical.push('&');
+        }
+        canonical.extend([name, "=", value]);
+    }
+    canonical.push('\n');
     let mut names = String::with_capacity(96);
     for (name, value) in headers {
         if !names.is_empty() {
@@ -161,6 +182,19 @@ fn canonical<B: AsRef<[u8]>>(request: &Request<B>) -> (String, String) {
     canonical.push('\n');
     canonical.push_str(&hex::encode(Sha256::digest(request.body())));
     (canonical, names)
+}
+
+/// A path whose segments are encoded for HTTP is encoded once more to be signed.
+fn push_encoded(canonical: &mut String, path: &str) {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    for byte in path.bytes() {
+        if byte.is_ascii_alphanumeric() || b"/-_.~".contains(&byte) {
+            canonical.push(char::from(byte));
+        } else {
+            let digit = |nibble: u8| char::from(DIGITS[usize::from(nibble)]);
+            canonical.extend(['%', digit(byte >> 4), digit(byte & 15)]);
+        }
+    }
 }
 
 /// `20261130T081500Z`
@@ -180,7 +214,10 @@ fn timestamp(now: OffsetDateTime) -> String {
 mod tests {
     use std::time::SystemTime;
 
-    use aws_sigv4::http_request::{SignableBody, SignableRequest, SigningSettings, sign};
+    use aws_sigv4::http_request::{
+        PercentEncodingMode, SignableBody, SignableRequest, SigningSettings,
+        UriPathNormalizationMode, sign,
+    };
     use aws_sigv4::sign::v4;
     use proptest::prelude::*;
 
@@ -199,21 +236,28 @@ mod tests {
     fn reference(
         request: &Request<Vec<u8>>,
         credentials: &Credentials,
+        service: &'static str,
         now: OffsetDateTime,
     ) -> Request<Vec<u8>> {
+        let mut settings = SigningSettings::default();
+        if service == S3 {
+            // What the SDK sets for this service.
+            settings.percent_encoding_mode = PercentEncodingMode::Single;
+            settings.uri_path_normalization_mode = UriPathNormalizationMode::Disabled;
+        }
         let identity = credentials.clone().into();
         let parameters = v4::SigningParams::builder()
             .identity(&identity)
             .region("eu-west-1")
-            .name("dynamodb")
+            .name(service)
             .time(SystemTime::from(now))
-            .settings(SigningSettings::default())
+            .settings(settings)
             .build()
             .unwrap();
         let headers = request.headers().iter();
         let headers = headers.map(|(name, value)| (name.as_str(), value.to_str().unwrap()));
         let signable = SignableRequest::new(
-            "POST",
+            request.method().as_str(),
             request.uri().to_string(),
             headers,
             SignableBody::Bytes(request.body()),
@@ -239,7 +283,7 @@ mod tests {
             Credentials::new("AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG", token, None, "test");
         let signer = Signer::new(credentials.clone(), "eu-west-1".into(), "dynamodb");
         let unsigned = request(path, headers, body);
-        let expected = reference(&unsigned, &credentials, now);
+        let expected = reference(&unsigned, &credentials, "dynamodb", now);
         // The second time with the day's key from the first.
         for _ in 0..2 {
             let mut ours = unsigned.clone();
@@ -248,7 +292,45 @@ mod tests {
         }
     }
 
+    /// Segments and values as the SDK's serialisers write them.
+    fn encoded(segments: &[String]) -> Vec<String> {
+        let encode = |text: &String| {
+            let bytes = text.bytes();
+            bytes
+                .map(|byte| {
+                    if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
+                        char::from(byte).to_string()
+                    } else {
+                        format!("%{byte:02X}")
+                    }
+                })
+                .collect()
+        };
+        segments.iter().map(encode).collect()
+    }
+
     proptest! {
+        #[test]
+        fn every_place_is_signed_as_the_sdk_signs_it(
+            segments in proptest::collection::vec("[a-z:/ é%+]{1,12}", 0..4),
+            query in proptest::collection::btree_map("[a-z-]{1,8}", "[a-z:/ é%+]{0,8}", 0..4),
+            service in prop_oneof![Just(S3), Just("bedrock")],
+            method in prop_oneof![Just("GET"), Just("POST")],
+        ) {
+            let mut path = format!("/{}", encoded(&segments).join("/"));
+            for (index, (name, value)) in query.iter().enumerate() {
+                let value = encoded(std::slice::from_ref(value)).concat();
+                path.extend([if index == 0 { "?" } else { "&" }, name, "=", &value]);
+            }
+            let now = OffsetDateTime::from_unix_timestamp(1_796_025_600).unwrap();
+            let credentials = Credentials::new("AKIDEXAMPLE", "secret", None, None, "test");
+            let mut signed = request(&path, &[], b"");
+            *signed.method_mut() = method.parse().unwrap();
+            let expected = reference(&signed, &credentials, service, now);
+            Signer::new(credentials, "eu-west-1".into(), service).sign(&mut signed, now).unwrap();
+            prop_assert_eq!(signed.headers(), expected.headers());
+        }
+
         #[test]
         fn every_signature_is_the_one_that_the_sdk_makes(
             body in proptest::collection::vec(any::<u8>(), 0..300),
@@ -273,7 +355,7 @@ mod tests {
             signer.sign(&mut ours, now).unwrap();
             assert_eq!(
                 ours.headers(),
-                reference(&unsigned, &credentials, now).headers()
+                reference(&unsigned, &credentials, "dynamodb", now).headers()
             );
         }
     }

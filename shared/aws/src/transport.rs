@@ -21,7 +21,7 @@ pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// One attempt, TLS handshake included: the first one on a small function takes most of a second.
 pub const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(3);
 /// A page of a table is at most 1 MiB, a batch of items 16 MiB.
-const ANSWER_MAX_BYTES: usize = 32 * 1024 * 1024;
+pub const ANSWER_MAX_BYTES: usize = 32 * 1024 * 1024;
 
 /// Carries one request and its whole answer. The network's in a program; a test may put its own here.
 pub trait Transport: fmt::Debug + Send + Sync {
@@ -29,6 +29,7 @@ pub trait Transport: fmt::Debug + Send + Sync {
     fn send(
         &self,
         request: Request<Bytes>,
+        bounds: Bounds,
     ) -> BoxFuture<'_, Result<Response<Bytes>, OutboundError>>;
 }
 
@@ -42,11 +43,8 @@ impl Transport for OutboundClient {
     fn send(
         &self,
         request: Request<Bytes>,
+        bounds: Bounds,
     ) -> BoxFuture<'_, Result<Response<Bytes>, OutboundError>> {
-        let bounds = Bounds {
-            time: ATTEMPT_TIMEOUT,
-            response_max_bytes: ANSWER_MAX_BYTES,
-        };
         Box::pin(Self::send(self, request.map(Full::new), bounds))
     }
 }

@@ -1,13 +1,16 @@
 //! `RetrieveAndGenerate`: Bedrock searches a knowledge base and answers with one of its models.
 //! <https://docs.aws.amazon.com/bedrock/latest/APIReference/API_agent-runtime_RetrieveAndGenerate.html>
 
-use aws_sdk_bedrockagentruntime::operation::retrieve_and_generate::RetrieveAndGenerateOutput;
+use aws_sdk_bedrockagentruntime::operation::retrieve_and_generate::{
+    self as operation, RetrieveAndGenerateOutput,
+};
 use aws_sdk_bedrockagentruntime::types::{
     Citation, GenerationConfiguration, GuadrailAction,
     KnowledgeBaseRetrieveAndGenerateConfiguration, RetrieveAndGenerateConfiguration,
     RetrieveAndGenerateInput, RetrieveAndGenerateType,
 };
 use aws_smithy_types::error::operation::BuildError;
+use raglan_aws::CallLimits;
 use raglan_engines::call::CallError;
 use raglan_engines::configuration::AttributeNames;
 use raglan_engines::hits::retrieval;
@@ -16,7 +19,6 @@ use raglan_rag::backend::{
 };
 
 use crate::backend::{BedrockBackend, Reference};
-use crate::connection::for_runtime;
 use crate::exchange::Deadline;
 use crate::passages::passage;
 use crate::retrieval::{Wishes, guardrail, unwritable};
@@ -99,19 +101,23 @@ impl BedrockBackend {
             .text(&request.query)
             .build()
             .map_err(|error| unwritable(&error))?;
-        let bounds = deadline.bounds()?;
         // Repeating a request that a model has worked on would cost as much again.
-        let once = for_runtime(&bounds).retry_config(aws_config::retry::RetryConfig::disabled());
-        let client = self.connection.runtime().await;
-        let request = client
-            .retrieve_and_generate()
+        let limits = CallLimits {
+            attempts: 1,
+            ..deadline.bounds()?
+        };
+        let request = operation::RetrieveAndGenerateInput::builder()
             .input(question)
             .retrieve_and_generate_configuration(configuration)
-            .customize()
-            .config_override(once);
+            .build();
+        let client = self.connection.runtime().await;
         let guard = &self.connection.runtime_guard;
         guard
-            .run("RetrieveAndGenerate", bounds.time, request.send())
+            .run(
+                "RetrieveAndGenerate",
+                limits.time,
+                client.send_within(request, &limits),
+            )
             .await
     }
 }

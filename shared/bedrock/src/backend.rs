@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use aws_sdk_bedrockagent::operation::get_knowledge_base::GetKnowledgeBaseInput;
 use futures::future::BoxFuture;
 use raglan_aws::LazyAccount;
 use raglan_core::clock::Clock;
@@ -16,7 +17,7 @@ use raglan_rag::backend::{
     KnowledgeBasePage, Retrieval, RetrieveRequest, Statistics,
 };
 
-use crate::connection::{Connection, for_agent};
+use crate::connection::Connection;
 use crate::exchange::Deadline;
 use crate::filters;
 
@@ -156,9 +157,11 @@ impl BedrockBackend {
         deadline: &Deadline,
     ) -> Result<aws_sdk_bedrockagent::types::KnowledgeBase, CallError> {
         let bounds = deadline.bounds()?;
-        let request = self.connection.agent().await.get_knowledge_base();
-        let request = request.knowledge_base_id(knowledge_base).customize();
-        let call = request.config_override(for_agent(&bounds)).send();
+        let request = GetKnowledgeBaseInput::builder()
+            .knowledge_base_id(knowledge_base)
+            .build();
+        let client = self.connection.agent().await;
+        let call = client.send_within(request, &bounds);
         let guard = &self.connection.agent_guard;
         let output = guard.run("GetKnowledgeBase", bounds.time, call).await?;
         output.knowledge_base.ok_or_else(|| {

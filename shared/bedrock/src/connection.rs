@@ -3,23 +3,23 @@
 
 use std::sync::Arc;
 
-use aws_config::Region;
-use aws_sdk_bedrockagent as agent;
-use aws_sdk_bedrockagentruntime as runtime;
+use aws_config::{Region, SdkConfig};
 use raglan_aws::LazyAccount;
+use raglan_aws::service::{BedrockAgent, BedrockAgentRuntime, Service, ServiceClient};
+use raglan_aws::transport::network;
 use raglan_core::clock::Clock;
 use raglan_engines::configuration::BedrockSettings;
 use tokio::sync::OnceCell;
 
-use crate::exchange::{CallBounds, Guard};
+use crate::exchange::Guard;
 
 /// Clients, each with a breaker of its own: a search must not suffer from a list that fails.
 pub(crate) struct Connection {
     account: Arc<LazyAccount>,
     region: Option<Region>,
     endpoint_url: Option<String>,
-    agent: OnceCell<agent::Client>,
-    runtime: OnceCell<runtime::Client>,
+    agent: OnceCell<ServiceClient<BedrockAgent>>,
+    runtime: OnceCell<ServiceClient<BedrockAgentRuntime>>,
     /// Watches `bedrock-agent`.
     pub(crate) agent_guard: Guard,
     /// Watches `bedrock-agent-runtime`.
@@ -46,45 +46,29 @@ impl Connection {
         }
     }
 
-    pub(crate) async fn agent(&self) -> &agent::Client {
-        let make = || async {
-            let mut config = agent::config::Builder::from(self.account.config().await);
-            if let Some(region) = &self.region {
-                config = config.region(region.clone());
-            }
-            if let Some(url) = &self.endpoint_url {
-                config = config.endpoint_url(url);
-            }
-            agent::Client::from_conf(config.build())
-        };
-        self.agent.get_or_init(make).await
+    pub(crate) async fn agent(&self) -> &ServiceClient<BedrockAgent> {
+        self.agent.get_or_init(|| self.client()).await
     }
 
-    pub(crate) async fn runtime(&self) -> &runtime::Client {
-        let make = || async {
-            let mut config = runtime::config::Builder::from(self.account.config().await);
-            if let Some(region) = &self.region {
-                config = config.region(region.clone());
-            }
-            if let Some(url) = &self.endpoint_url {
-                config = config.endpoint_url(url);
-            }
-            runtime::Client::from_conf(config.build())
-        };
-        self.runtime.get_or_init(make).await
+    pub(crate) async fn runtime(&self) -> &ServiceClient<BedrockAgentRuntime> {
+        self.runtime.get_or_init(|| self.client()).await
+    }
+
+    async fn client<S: Service>(&self) -> ServiceClient<S> {
+        let account = self.account.config().await;
+        client_in(account, self.region.clone(), self.endpoint_url.clone())
     }
 }
 
-/// The configuration of one call of `bedrock-agent`.
-pub(crate) fn for_agent(bounds: &CallBounds) -> agent::config::Builder {
-    agent::config::Builder::new()
-        .timeout_config(bounds.timeouts())
-        .interceptor(bounds.courtesy.clone())
-}
-
-/// The configuration of one call of `bedrock-agent-runtime`.
-pub(crate) fn for_runtime(bounds: &CallBounds) -> runtime::config::Builder {
-    runtime::config::Builder::new()
-        .timeout_config(bounds.timeouts())
-        .interceptor(bounds.courtesy.clone())
+/// A client of this account, in another region than the account's or at an endpoint of its own where these are given.
+pub(crate) fn client_in<S: Service>(
+    account: &SdkConfig,
+    region: Option<Region>,
+    endpoint_url: Option<String>,
+) -> ServiceClient<S> {
+    let mut config = account.to_builder();
+    if region.is_some() {
+        config.set_region(region);
+    }
+    ServiceClient::at(config.build(), endpoint_url, network())
 }

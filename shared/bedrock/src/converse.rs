@@ -6,9 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aws_config::Region;
-use aws_config::retry::RetryConfig;
-use aws_sdk_bedrockruntime as bedrock;
-use aws_sdk_bedrockruntime::operation::converse::ConverseOutput;
+use aws_sdk_bedrockruntime::operation::converse::{ConverseInput, ConverseOutput};
 use aws_sdk_bedrockruntime::types::{
     ContentBlock, ConversationRole, GuardrailConfiguration, GuardrailConverseContentBlock,
     GuardrailConverseContentQualifier, GuardrailConverseTextBlock, InferenceConfiguration, Message,
@@ -16,7 +14,8 @@ use aws_sdk_bedrockruntime::types::{
 };
 use aws_smithy_types::error::operation::BuildError;
 use futures::future::BoxFuture;
-use raglan_aws::LazyAccount;
+use raglan_aws::service::{BedrockRuntime, ServiceClient};
+use raglan_aws::{CallLimits, LazyAccount};
 use raglan_core::clock::Clock;
 use raglan_engines::call::{CallError, ExchangeLimits, Surroundings};
 use raglan_engines::configuration::answers::ConverseSettings;
@@ -26,6 +25,7 @@ use raglan_rag::generate::{
 };
 use tokio::sync::OnceCell;
 
+use crate::connection::client_in;
 use crate::exchange::{Deadline, Guard};
 
 /// The name that the model has in the log.
@@ -40,7 +40,7 @@ pub struct ConverseGenerator {
     settings: ConverseSettings,
     temperature: Option<f32>,
     account: Arc<LazyAccount>,
-    client: OnceCell<bedrock::Client>,
+    client: OnceCell<ServiceClient<BedrockRuntime>>,
     guard: Guard,
 }
 
@@ -78,15 +78,10 @@ impl ConverseGenerator {
         }
     }
 
-    async fn client(&self) -> &bedrock::Client {
+    async fn client(&self) -> &ServiceClient<BedrockRuntime> {
         let make = || async {
-            let mut config = bedrock::config::Builder::from(self.account.config().await);
-            if let Some(region) = &self.settings.region {
-                config = config.region(Region::new(region.clone()));
-            }
-            // Repeating a request that the model has worked on would cost as much again.
-            let config = config.retry_config(RetryConfig::disabled());
-            bedrock::Client::from_conf(config.build())
+            let region = self.settings.region.clone().map(Region::new);
+            client_in(self.account.config().await, region, None)
         };
         self.client.get_or_init(make).await
     }
@@ -97,10 +92,11 @@ impl ConverseGenerator {
         deadline: &Deadline,
     ) -> Result<ConverseOutput, CallError> {
         let messages = self.messages(request).map_err(|error| unwritable(&error))?;
-        let bounds = deadline.bounds()?;
-        let override_config = bedrock::config::Builder::new()
-            .timeout_config(bounds.timeouts())
-            .interceptor(bounds.courtesy.clone());
+        // Repeating a request that the model has worked on would cost as much again.
+        let limits = CallLimits {
+            attempts: 1,
+            ..deadline.bounds()?
+        };
         let inference = InferenceConfiguration::builder()
             .max_tokens(i32::try_from(request.max_tokens).unwrap_or(i32::MAX))
             .set_temperature(self.temperature)
@@ -111,20 +107,16 @@ impl ConverseGenerator {
                 .guardrail_version(&guardrail.version)
                 .build()
         });
-        let request = self
-            .client()
-            .await
-            .converse()
+        let request = ConverseInput::builder()
             .model_id(&self.settings.model)
             .system(SystemContentBlock::Text(request.system.clone()))
             .set_messages(Some(messages))
             .inference_config(inference)
             .set_guardrail_config(guardrail)
-            .customize()
-            .config_override(override_config);
-        self.guard
-            .run("Converse", bounds.time, request.send())
-            .await
+            .build();
+        let client = self.client().await;
+        let call = client.send_within(request, &limits);
+        self.guard.run("Converse", limits.time, call).await
     }
 
     fn messages(&self, request: &GenerationRequest) -> Result<Vec<Message>, BuildError> {

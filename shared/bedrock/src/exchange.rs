@@ -1,22 +1,18 @@
-//! One call of the SDK: bounded in time and size, counted by a circuit breaker, and translated into what
+//! One call of Bedrock: bounded in time and size, counted by a circuit breaker, and translated into what
 //! [`raglan_rag::backend`] knows.
 
 use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-use aws_config::timeout::TimeoutConfig;
 use aws_sdk_bedrockagentruntime::config::http::HttpResponse;
-use aws_sdk_bedrockagentruntime::config::interceptors::{
-    BeforeDeserializationInterceptorContextMut, BeforeTransmitInterceptorContextMut,
-};
-use aws_sdk_bedrockagentruntime::config::{ConfigBag, Intercept, RuntimeComponents};
-use aws_sdk_bedrockagentruntime::error::{BoxError, ProvideErrorMetadata, SdkError};
-use aws_smithy_types::body::SdkBody;
-use http_body_util::{LengthLimitError, Limited};
+use aws_sdk_bedrockagentruntime::error::{ProvideErrorMetadata, SdkError};
+use http::{HeaderName, HeaderValue};
+use raglan_aws::CallLimits;
 use raglan_core::clock::Clock;
 use raglan_engines::breaker::{CircuitBreaker, NotNow};
 use raglan_engines::call::{CallError, ExchangeLimits};
+use raglan_outbound::OutboundError;
 use raglan_rag::backend::{BackendError, EngineCall};
 use raglan_store::error::causes;
 use tokio::time::Instant;
@@ -29,6 +25,8 @@ const LEAST_TIME: Duration = Duration::from_millis(50);
 const LEAST_PATIENCE: Duration = Duration::from_secs(1);
 /// How much of the service's own message goes to the log, in characters.
 const MESSAGE_MAX_CHARS: usize = 300;
+
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
 /// Until when the calls that belong to one request may take, and what they belong to.
 #[derive(Debug, Clone)]
@@ -57,77 +55,20 @@ impl Deadline {
     ///
     /// # Errors
     /// [`BackendError::TimedOut`] when there is no time for one.
-    pub(crate) fn bounds(&self) -> Result<CallBounds, CallError> {
+    pub(crate) fn bounds(&self) -> Result<CallLimits, CallError> {
         let time = self.at.saturating_duration_since(Instant::now());
         if time < LEAST_TIME {
             return Err(BackendError::TimedOut(self.time_left).into());
         }
-        Ok(CallBounds {
+        let traceparent = self.traceparent.as_deref();
+        let traceparent = traceparent.and_then(|value| HeaderValue::from_str(value).ok());
+        Ok(CallLimits {
             time,
             attempt_time: self.limits.attempt_timeout.min(time),
-            courtesy: Courtesy {
-                response_max_bytes: self.limits.response_max_bytes,
-                traceparent: self.traceparent.clone(),
-            },
+            response_max_bytes: self.limits.response_max_bytes,
+            header: traceparent.map(|value| (TRACEPARENT, value)),
+            ..CallLimits::default()
         })
-    }
-}
-
-/// What one call, with its repetitions, may take.
-#[derive(Debug, Clone)]
-pub(crate) struct CallBounds {
-    pub(crate) time: Duration,
-    attempt_time: Duration,
-    /// Goes into the call's configuration.
-    pub(crate) courtesy: Courtesy,
-}
-
-impl CallBounds {
-    /// The SDK repeats what may be repeated, with pauses of random length, within these.
-    pub(crate) fn timeouts(&self) -> TimeoutConfig {
-        TimeoutConfig::builder()
-            .operation_timeout(self.time)
-            .operation_attempt_timeout(self.attempt_time)
-            .build()
-    }
-}
-
-/// Sends the trace context along, and ends a reply that is too large.
-#[derive(Debug, Clone)]
-pub(crate) struct Courtesy {
-    response_max_bytes: usize,
-    traceparent: Option<String>,
-}
-
-impl Intercept for Courtesy {
-    fn name(&self) -> &'static str {
-        "raglan"
-    }
-
-    fn modify_before_signing(
-        &self,
-        context: &mut BeforeTransmitInterceptorContextMut<'_>,
-        _components: &RuntimeComponents,
-        _config: &mut ConfigBag,
-    ) -> Result<(), BoxError> {
-        if let Some(traceparent) = &self.traceparent {
-            let headers = context.request_mut().headers_mut();
-            headers.try_insert("traceparent", traceparent.clone())?;
-        }
-        Ok(())
-    }
-
-    fn modify_before_deserialization(
-        &self,
-        context: &mut BeforeDeserializationInterceptorContextMut<'_>,
-        _components: &RuntimeComponents,
-        _config: &mut ConfigBag,
-    ) -> Result<(), BoxError> {
-        let response = context.response_mut();
-        let body = std::mem::replace(response.body_mut(), SdkBody::taken());
-        let limited = Limited::new(body, self.response_max_bytes);
-        *response.body_mut() = SdkBody::from_body_1_x(limited);
-        Ok(())
     }
 }
 
@@ -147,7 +88,7 @@ impl Guard {
         }
     }
 
-    /// Waits for a call of the SDK, when the service is not being left alone.
+    /// Waits for a call, when the service is not being left alone.
     ///
     /// # Errors
     /// [`CallError`]
@@ -232,11 +173,15 @@ impl Failure {
                     short_causes(error)
                 ))
                 .into(),
-                blame: if is_too_large(error) {
-                    Blame::Request
-                } else {
-                    Blame::Service
-                },
+                blame: Blame::Service,
+            },
+            SdkError::DispatchFailure(_) if is_too_large(error) => Self {
+                error: BackendError::UnreadableAnswer(format!(
+                    "{operation}: {}",
+                    short_causes(error)
+                ))
+                .into(),
+                blame: Blame::Request,
             },
             SdkError::DispatchFailure(dispatch) if dispatch.is_timeout() => Self {
                 error: BackendError::TimedOut(time).into(),
@@ -294,7 +239,7 @@ impl Failure {
 fn is_too_large(error: &(dyn Error + 'static)) -> bool {
     let mut cause = Some(error);
     while let Some(error) = cause {
-        if error.is::<LengthLimitError>() {
+        if let Some(OutboundError::TooLarge(_)) = error.downcast_ref() {
             return true;
         }
         cause = error.source();

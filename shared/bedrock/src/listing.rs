@@ -1,5 +1,10 @@
 //! What there is: knowledge bases, their data sources, documents and ingestion jobs.
 
+use aws_sdk_bedrockagent::operation::get_ingestion_job::GetIngestionJobInput;
+use aws_sdk_bedrockagent::operation::list_data_sources::ListDataSourcesInput;
+use aws_sdk_bedrockagent::operation::list_ingestion_jobs::ListIngestionJobsInput;
+use aws_sdk_bedrockagent::operation::list_knowledge_base_documents::ListKnowledgeBaseDocumentsInput;
+use aws_sdk_bedrockagent::operation::list_knowledge_bases::ListKnowledgeBasesInput;
 use aws_sdk_bedrockagent::types::{
     CustomDocumentIdentifier, DocumentIdentifier, DocumentStatus, IngestionJob, IngestionJobSortBy,
     IngestionJobSortByAttribute, IngestionJobStatus, IngestionJobSummary,
@@ -17,7 +22,6 @@ use raglan_rag::backend::{
 };
 
 use crate::backend::{BedrockBackend, Reference, TOP_K_MAX, is_id};
-use crate::connection::for_agent;
 use crate::exchange::Deadline;
 use crate::passages::file_name;
 
@@ -42,14 +46,14 @@ impl BedrockBackend {
         call: &EngineCall,
     ) -> Result<KnowledgeBasePage, BackendError> {
         let bounds = Deadline::of(call, self.limits).bounds()?;
-        let request = self.connection.agent().await.list_knowledge_bases();
-        let request = request
+        let request = ListKnowledgeBasesInput::builder()
             .max_results(page_size(limit))
             .set_next_token(position.map(ToOwned::to_owned))
-            .customize()
-            .config_override(for_agent(&bounds));
+            .build();
+        let client = self.connection.agent().await;
+        let sent = client.send_within(request, &bounds);
         let guard = &self.connection.agent_guard;
-        let page = guard.run("ListKnowledgeBases", bounds.time, request.send());
+        let page = guard.run("ListKnowledgeBases", bounds.time, sent);
         let page = page.await?;
         let listed = page.knowledge_base_summaries.into_iter();
         Ok(KnowledgeBasePage {
@@ -81,15 +85,15 @@ impl BedrockBackend {
         let mut token = None;
         loop {
             let bounds = deadline.bounds()?;
-            let request = self.connection.agent().await.list_data_sources();
-            let request = request
+            let request = ListDataSourcesInput::builder()
                 .knowledge_base_id(reference.knowledge_base)
                 .max_results(page_size(SOURCES_MAX))
                 .set_next_token(token)
-                .customize()
-                .config_override(for_agent(&bounds));
+                .build();
+            let client = self.connection.agent().await;
+            let sent = client.send_within(request, &bounds);
             let guard = &self.connection.agent_guard;
-            let page = guard.run("ListDataSources", bounds.time, request.send());
+            let page = guard.run("ListDataSources", bounds.time, sent);
             let page = page.await?;
             let listed = page.data_source_summaries.into_iter();
             sources.extend(listed.map(|summary| Source {
@@ -170,20 +174,16 @@ impl BedrockBackend {
         deadline: &Deadline,
     ) -> Result<(Vec<Document>, Option<String>), CallError> {
         let bounds = deadline.bounds()?;
-        let request = self
-            .connection
-            .agent()
-            .await
-            .list_knowledge_base_documents();
-        let request = request
+        let request = ListKnowledgeBaseDocumentsInput::builder()
             .knowledge_base_id(reference.knowledge_base)
             .data_source_id(&source.id)
             .max_results(page_size(limit))
             .set_next_token(token)
-            .customize()
-            .config_override(for_agent(&bounds));
+            .build();
+        let client = self.connection.agent().await;
+        let sent = client.send_within(request, &bounds);
         let guard = &self.connection.agent_guard;
-        let page = guard.run("ListKnowledgeBaseDocuments", bounds.time, request.send());
+        let page = guard.run("ListKnowledgeBaseDocuments", bounds.time, sent);
         let page = page.await?;
         let documents = page.document_details.iter().filter_map(document).collect();
         Ok((documents, page.next_token))
@@ -261,16 +261,16 @@ impl BedrockBackend {
             .build()
             .map_err(|error| BackendError::Refused(error.to_string()))?;
         let bounds = deadline.bounds()?;
-        let request = self.connection.agent().await.list_ingestion_jobs();
-        let request = request
+        let request = ListIngestionJobsInput::builder()
             .knowledge_base_id(reference.knowledge_base)
             .data_source_id(&source.id)
             .sort_by(newest_first)
             .max_results(1)
-            .customize()
-            .config_override(for_agent(&bounds));
+            .build();
+        let client = self.connection.agent().await;
+        let sent = client.send_within(request, &bounds);
         let guard = &self.connection.agent_guard;
-        let page = guard.run("ListIngestionJobs", bounds.time, request.send());
+        let page = guard.run("ListIngestionJobs", bounds.time, sent);
         Ok(page.await?.ingestion_job_summaries.into_iter().next())
     }
 
@@ -290,18 +290,15 @@ impl BedrockBackend {
             return Ok(None);
         }
         let bounds = Deadline::of(call, self.limits).bounds()?;
-        let request = self.connection.agent().await.get_ingestion_job();
-        let request = request
+        let request = GetIngestionJobInput::builder()
             .knowledge_base_id(reference.knowledge_base)
             .data_source_id(source)
             .ingestion_job_id(job)
-            .customize()
-            .config_override(for_agent(&bounds));
+            .build();
+        let client = self.connection.agent().await;
+        let sent = client.send_within(request, &bounds);
         let guard = &self.connection.agent_guard;
-        match guard
-            .run("GetIngestionJob", bounds.time, request.send())
-            .await
-        {
+        match guard.run("GetIngestionJob", bounds.time, sent).await {
             Ok(output) => Ok(output.ingestion_job.as_ref().map(told)),
             Err(CallError::NotFound(_)) => Ok(None),
             Err(error) => Err(error.into()),

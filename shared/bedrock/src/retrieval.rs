@@ -1,6 +1,7 @@
 //! `Retrieve`: one search, over as many pages as it takes, with the settings that Bedrock accepts.
 //! <https://docs.aws.amazon.com/bedrock/latest/APIReference/API_agent-runtime_Retrieve.html>
 
+use aws_sdk_bedrockagentruntime::operation::retrieve::RetrieveInput;
 use aws_sdk_bedrockagentruntime::types::{
     GuadrailAction, GuardrailConfiguration, KnowledgeBaseQuery,
     KnowledgeBaseRetrievalConfiguration, KnowledgeBaseVectorSearchConfiguration,
@@ -17,7 +18,6 @@ use raglan_engines::hits::{cut_query, least_score, retrieval};
 use raglan_rag::backend::{BackendError, EngineCall, Note, Passage, Retrieval, RetrieveRequest};
 
 use crate::backend::{BedrockBackend, Kind, QUERY_MAX_CHARS, Reference, TOP_K_MAX};
-use crate::connection::for_runtime;
 use crate::exchange::Deadline;
 use crate::{filters, passages};
 
@@ -135,17 +135,16 @@ impl BedrockBackend {
         let mut token = None;
         for _ in 0..PAGES_MAX {
             let bounds = deadline.bounds()?;
-            let request = client
-                .retrieve()
+            let request = RetrieveInput::builder()
                 .knowledge_base_id(reference.knowledge_base)
                 .retrieval_query(query.clone())
                 .set_retrieval_configuration(configuration.clone())
                 .set_guardrail_configuration(guardrail.clone())
                 .set_next_token(token)
-                .customize()
-                .config_override(for_runtime(&bounds));
+                .build();
+            let call = client.send_within(request, &bounds);
             let guard = &self.connection.runtime_guard;
-            let page = guard.run("Retrieve", bounds.time, request.send()).await?;
+            let page = guard.run("Retrieve", bounds.time, call).await?;
             if matches!(page.guardrail_action(), Some(action) if *action != GuadrailAction::None) {
                 return Ok(Found::Withheld);
             }

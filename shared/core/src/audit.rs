@@ -219,6 +219,9 @@ impl AuditEvent {
             self.knowledge_bases.truncate(MAX_KNOWLEDGE_BASES);
             self.cut.insert("knowledge_bases".to_owned());
         }
+        if self.most_bytes() <= MAX_EVENT_BYTES {
+            return self;
+        }
         let size_bytes = serde_json::to_vec(&self).map_or(0, |json| json.len());
         if let (Some(excess), Some(text)) =
             (size_bytes.checked_sub(MAX_EVENT_BYTES), &self.parameters)
@@ -232,7 +235,75 @@ impl AuditEvent {
         }
         self
     }
+
+    /// At least as many bytes as the event has as JSON, without writing it: of a usual event that is
+    /// enough to know that it fits.
+    fn most_bytes(&self) -> usize {
+        // Every field is named, so that a new one is not forgotten.
+        let Self {
+            schema_version: _,
+            event_id,
+            at: _,
+            request_id,
+            phase: _,
+            batch_element: _,
+            trace_id,
+            decision: _,
+            http_status: _,
+            method,
+            tool,
+            key_id,
+            key_fingerprint,
+            owner,
+            source_ip,
+            user_agent,
+            protocol_version,
+            error_class,
+            duration_ms: _,
+            parameters,
+            params_bytes: _,
+            knowledge_bases,
+            result_count: _,
+            guard_findings,
+            cut,
+            administration,
+        } = self;
+        let optional = [
+            trace_id,
+            method,
+            tool,
+            key_id,
+            key_fingerprint,
+            owner,
+            source_ip,
+            user_agent,
+            protocol_version,
+            error_class,
+            parameters,
+        ];
+        let changed = administration
+            .iter()
+            .flat_map(|change| [&change.action, &change.operator, &change.subject]);
+        let texts = [event_id, request_id]
+            .into_iter()
+            .chain(optional.into_iter().flatten())
+            .chain(changed);
+        let listed = knowledge_bases
+            .iter()
+            .chain(guard_findings.keys())
+            .chain(cut);
+        let texts = texts.map(|text| text.len() * ESCAPE_BYTES);
+        let listed = listed.map(|text| text.len() * ESCAPE_BYTES + LISTED_BYTES);
+        FIELDS_BYTES + texts.chain(listed).sum::<usize>()
+    }
 }
+
+/// The longest escape of one byte of a text in JSON (`\u001f`).
+const ESCAPE_BYTES: usize = 6;
+/// What stands around an element of a list or a map: quotes, comma, colon, and a number of 64 bits.
+const LISTED_BYTES: usize = 24;
+/// More than the names of all fields, their quotes, and all values that are no texts.
+const FIELDS_BYTES: usize = 2_000;
 
 /// Room for the ellipsis and for the mention in [`AuditEvent::cut`].
 const CUT_MARK_BYTES: usize = 40;
@@ -352,6 +423,8 @@ mod tests {
                 knowledge_bases: vec!["k".repeat(64); count],
                 ..smallest()
             };
+            let event_bytes = serde_json::to_vec(&event).unwrap().len();
+            prop_assert!(event_bytes <= event.most_bytes());
             let event = event.bounded();
             prop_assert!(serde_json::to_vec(&event).unwrap().len() <= MAX_EVENT_BYTES);
             let kept = event.parameters.unwrap();

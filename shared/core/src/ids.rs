@@ -40,11 +40,13 @@ pub fn key_id(random: &dyn Random) -> Result<String, RandomUnavailable> {
 #[must_use]
 pub fn to_hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    bytes
-        .iter()
-        .flat_map(|byte| [byte >> 4, byte & 0xf])
-        .map(|nibble| char::from(DIGITS[usize::from(nibble)]))
-        .collect()
+    let mut text = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        for nibble in [byte >> 4, byte & 0xf] {
+            text.push(char::from(DIGITS[usize::from(nibble)]));
+        }
+    }
+    text
 }
 
 #[cfg(test)]

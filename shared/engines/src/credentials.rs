@@ -10,7 +10,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use aws_config::SdkConfig;
+use aws_sdk_secretsmanager::operation::get_secret_value::GetSecretValueInput;
+use aws_sdk_ssm::operation::get_parameter::GetParameterInput;
 use raglan_aws::LazyAccount;
+use raglan_aws::service::{SecretsManager, ServiceClient, Ssm};
+use raglan_aws::transport::network;
 use raglan_core::clock::{Clock, Timestamp};
 use raglan_rag::backend::BackendError;
 use raglan_store::StoreError;
@@ -141,8 +145,8 @@ pub struct Credentials {
 }
 
 struct AwsSecrets {
-    secrets_manager: aws_sdk_secretsmanager::Client,
-    parameters: aws_sdk_ssm::Client,
+    secrets_manager: ServiceClient<SecretsManager>,
+    parameters: ServiceClient<Ssm>,
 }
 
 struct Kept {
@@ -314,8 +318,8 @@ impl Kept {
 impl AwsSecrets {
     fn new(config: &SdkConfig) -> Self {
         Self {
-            secrets_manager: aws_sdk_secretsmanager::Client::new(config),
-            parameters: aws_sdk_ssm::Client::new(config),
+            secrets_manager: ServiceClient::new(config.clone(), network()),
+            parameters: ServiceClient::new(config.clone(), network()),
         }
     }
 
@@ -324,9 +328,10 @@ impl AwsSecrets {
         reference: &CredentialReference,
         id: &str,
     ) -> Result<String, CredentialError> {
-        let request = self.secrets_manager.get_secret_value().secret_id(id);
-        let output = request
-            .send()
+        let request = GetSecretValueInput::builder().secret_id(id).build();
+        let output = self
+            .secrets_manager
+            .send(request)
             .await
             .map_err(|error| StoreError::of_call("GetSecretValue", id, &error))?;
         output
@@ -339,10 +344,13 @@ impl AwsSecrets {
         reference: &CredentialReference,
         name: &str,
     ) -> Result<String, CredentialError> {
-        let request = self.parameters.get_parameter().name(name);
-        let output = request
+        let request = GetParameterInput::builder()
+            .name(name)
             .with_decryption(true)
-            .send()
+            .build();
+        let output = self
+            .parameters
+            .send(request)
             .await
             .map_err(|error| StoreError::of_call("GetParameter", name, &error))?;
         output

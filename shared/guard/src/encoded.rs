@@ -387,3 +387,22 @@ pub(crate) fn is_labelled(text: &str, span: &Range<usize>) -> bool {
             .get(line_break(after)..)
             .is_some_and(|rest| rest.starts_with(ENCODED_CLOSE))
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_row_of_digit_groups_is_found_where_it_begins(
+            before in "([g-z]{1,9}[ (]){0,9}",
+            row in "([0-9a-f]{2} ){11,20}|([01]{8} ){4,9}",
+            behind in "[g-z(][a-z0-9 ]{0,60}",
+        ) {
+            let text = format!("{before}(){row}{behind}");
+            prop_assert_eq!(next_groups(text.as_bytes(), 0), Some(before.len() + 2));
+        }
+    }
+}

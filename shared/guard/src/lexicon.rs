@@ -291,6 +291,30 @@ mod tests {
     }
 
     #[test]
+    fn every_key_word_is_found_with_any_one_edit() {
+        let mut tried = 0;
+        for key in KEY_WORDS {
+            for at in 0..key.text.len() {
+                let mut swapped = key.text.to_vec();
+                swapped.swap(at, (at + 1).min(key.text.len() - 1));
+                let mut changed = key.text.to_vec();
+                changed[at] = b'x';
+                let mut longer = key.text.to_vec();
+                longer.insert(at, b'x');
+                let mut shorter = key.text.to_vec();
+                shorter.remove(at);
+                for word in [swapped, changed, longer, shorter] {
+                    let shown = String::from_utf8_lossy(&word).into_owned();
+                    let has_length = (5..=16).contains(&word.len());
+                    assert!(!has_length || !find(&word).is_unknown(), "{shown}");
+                    tried += usize::from(has_length);
+                }
+            }
+        }
+        assert!(tried > 500);
+    }
+
+    #[test]
     fn one_edit_is_told_from_two() {
         assert!(is_one_edit(b"abcd", b"abdc"));
         assert!(is_one_edit(b"abcd", b"abd"));

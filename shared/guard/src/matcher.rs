@@ -451,3 +451,45 @@ impl Block {
         all
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::lexicon;
+    use crate::rules::EXAMPLES;
+
+    proptest! {
+        #[test]
+        fn a_pattern_that_a_block_holds_is_a_candidate(
+            words in prop::collection::vec(any::<prop::sample::Index>(), 1..BLOCK_TOKENS),
+            backwards: bool,
+        ) {
+            let known: Vec<&str> = EXAMPLES.iter().flat_map(|(_, _, text, _)| text.split(' ')).collect();
+            let lexeme = |index: &prop::sample::Index| {
+                let word: &str = known[index.index(known.len())];
+                let mut letters = word.to_ascii_lowercase().into_bytes();
+                if backwards {
+                    letters.reverse();
+                }
+                lexicon::find(&letters)
+            };
+            let tokens: Vec<Token> = words
+                .iter()
+                .map(|word| Token { start: 0, end: 0, lexeme: lexeme(word), flags: u16::MAX })
+                .collect();
+            for spelling in [Spelling::Plain, Spelling::Reversed] {
+                let block = match spelling {
+                    Spelling::Reversed => Block::backwards(&tokens),
+                    _ => Block::forwards(&tokens, spelling),
+                };
+                let candidates: Vec<_> = Candidates::of(&tokens, spelling).numbered().collect();
+                for (index, pattern) in PATTERNS.iter().enumerate() {
+                    let is_candidate = candidates.iter().any(|(candidate, _)| *candidate == index);
+                    prop_assert!(is_candidate || block.cover(pattern, u128::MAX) == 0, "{}", pattern.detail);
+                }
+            }
+        }
+    }
+}

@@ -22,8 +22,8 @@ use tokio::time::{Instant, timeout};
 
 use crate::copy::{self, CopyError};
 use crate::location::IndexLocation;
-use crate::objects::{ObjectError, Objects, Small};
 use crate::pointer::Pointer;
+use crate::reader::{ObjectError, Reader, Small};
 
 /// Searches published indexes.
 ///
@@ -45,7 +45,7 @@ struct Copies {
     root: PathBuf,
     refresh_seconds: i64,
     clock: Arc<dyn Clock>,
-    objects: OnceCell<Objects>,
+    objects: OnceCell<Reader>,
     known: Mutex<HashMap<KnowledgeBaseId, Known>>,
     background: Background,
 }
@@ -172,7 +172,7 @@ impl Copies {
             .objects
             .get_or_init(|| async {
                 let account = self.account.config().await;
-                Objects::new(account, self.location.bucket())
+                Reader::new(account, self.location.bucket())
             })
             .await;
         let known_etag = self.lock().get(id).and_then(|known| known.etag.clone());

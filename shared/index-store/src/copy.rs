@@ -14,8 +14,8 @@ use tempfile::TempDir;
 
 use crate::archive;
 use crate::location::IndexLocation;
-use crate::objects::{ObjectError, Objects};
 use crate::pointer::{ArchiveDigest, Pointer};
+use crate::reader::{ObjectError, Reader};
 
 /// Lambda's `/tmp` is never larger.
 const UNPACKED_MAX_BYTES: u64 = 10 << 30;
@@ -97,7 +97,7 @@ pub(crate) fn private_folder(path: &Path) -> Result<(), CopyError> {
 
 /// Makes the archive that `pointer` names the index that answers below `root`.
 pub(crate) async fn install(
-    objects: &Objects,
+    objects: &Reader,
     location: &IndexLocation,
     knowledge_base: &KnowledgeBaseId,
     pointer: &Pointer,

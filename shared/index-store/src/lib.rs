@@ -10,8 +10,9 @@
 //! sees the old index or the new one. An archive is named by its SHA-256, which a reader checks before
 //! it unpacks anything.
 //!
-//! The AWS SDK is used on both sides. Signing two kinds of GET by hand would make the function smaller,
-//! and would be a second implementation of credentials, endpoints, retries and checksums.
+//! Publishing uses the AWS SDK's own client. A function reads through the light one ([`raglan_aws::s3`]), with the
+//! account's credentials, endpoints and retries; the SDK's brings checksums, sessions and
+//! configuration that make its program larger by more than a megabyte.
 
 pub mod archive;
 pub mod backend;
@@ -20,6 +21,7 @@ pub mod location;
 mod objects;
 pub mod pointer;
 pub mod publish;
+mod reader;
 
 pub use backend::{Background, PublishedIndexBackend};
 pub use location::IndexLocation;

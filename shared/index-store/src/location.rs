@@ -43,6 +43,8 @@ impl IndexLocation {
         };
         let valid = (3..=63).contains(&bucket.len())
             && bucket.bytes().all(of_bucket)
+            // The suffix of directory buckets, which want sessions.
+            && !bucket.ends_with("--x-s3")
             && folder.len() <= 512
             && folder.bytes().all(of_folder)
             && (matches!(rest.len() - bucket.len(), 0 | 1) || names_folders(folder));
@@ -115,6 +117,7 @@ mod tests {
             "s3://team/../other/",
             "s3://team/*/",
             "s3://team/a b/",
+            "s3://team--usw2-az1--x-s3/",
         ] {
             assert_eq!(IndexLocation::parse(wrong), Err(InvalidLocation), "{wrong}");
         }

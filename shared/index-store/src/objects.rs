@@ -1,4 +1,4 @@
-//! The few requests to S3 that publishing and following need.
+//! The few requests to S3 that publishing needs.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,76 +11,19 @@ use aws_sdk_s3::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_s3::primitives::ByteStream;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use raglan_store::StoreError;
 use sha2::{Digest as _, Sha256};
-use tokio::fs::File;
-use tokio::io::AsyncWriteExt as _;
-use tokio::time::timeout;
 
 use crate::pointer::ArchiveDigest;
+use crate::reader::ObjectError;
 
-/// A pointer is a few hundred bytes.
-const SMALL_MAX_BYTES: usize = 16 * 1024;
 /// How long an archive may take on its way up. The SDK watches for uploads that stand still.
 const UPLOAD_TIMEOUT: Duration = Duration::from_hours(1);
-/// An archive of which nothing has come for so long is given up.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A bucket.
+/// A bucket that is written.
 #[derive(Debug, Clone)]
 pub(crate) struct Objects {
     client: Client,
     bucket: String,
-    idle_timeout: Duration,
-}
-
-/// Why a request gave nothing.
-#[derive(Debug, Clone, thiserror::Error)]
-pub(crate) enum ObjectError {
-    /// There is no object of this name.
-    #[error("there is no object {0}")]
-    NotFound(String),
-    /// S3 refuses or does not answer.
-    #[error(transparent)]
-    Aws(#[from] StoreError),
-    /// The object broke off on the way.
-    #[error("{key} broke off: {cause}")]
-    BrokeOff {
-        /// Its name.
-        key: String,
-        /// Why.
-        cause: String,
-    },
-    /// The object is larger than was said.
-    #[error("{key} is larger than {limit_bytes} bytes")]
-    TooLarge {
-        /// Its name.
-        key: String,
-        /// What was expected.
-        limit_bytes: u64,
-    },
-    /// The file cannot be written or read.
-    #[error("{path}: {cause}")]
-    File {
-        /// Which one.
-        path: String,
-        /// Why.
-        cause: String,
-    },
-}
-
-/// A small object.
-#[derive(Debug)]
-pub(crate) enum Small {
-    /// It is the one that the caller has.
-    Unchanged,
-    /// It is another one.
-    Changed {
-        /// Its entity tag.
-        etag: Option<String>,
-        /// Its bytes.
-        body: Vec<u8>,
-    },
 }
 
 /// Whether an object was written.
@@ -111,83 +54,7 @@ impl Objects {
         Self {
             client: Client::from_conf(config),
             bucket: bucket.to_owned(),
-            idle_timeout: IDLE_TIMEOUT,
         }
-    }
-
-    #[cfg(test)]
-    pub(crate) fn with_idle_timeout(mut self, idle_timeout: Duration) -> Self {
-        self.idle_timeout = idle_timeout;
-        self
-    }
-
-    /// Reads a small object, unless it is the one with this entity tag.
-    pub(crate) async fn read_small(
-        &self,
-        key: &str,
-        known_etag: Option<&str>,
-    ) -> Result<Small, ObjectError> {
-        let answer = self
-            .client
-            .get_object()
-            .bucket(&self.bucket)
-            .key(key)
-            .set_if_none_match(known_etag.map(ToOwned::to_owned))
-            .send()
-            .await;
-        let object = match answer {
-            Ok(object) => object,
-            Err(error) if status(&error) == Some(304) => return Ok(Small::Unchanged),
-            Err(error) => return Err(self.failed("GetObject", key, &error)),
-        };
-        let etag = object.e_tag().map(ToOwned::to_owned);
-        let mut body = Vec::new();
-        let mut stream = object.body;
-        while let Some(bytes) = self.next(key, &mut stream).await? {
-            body.extend_from_slice(&bytes);
-            if body.len() > SMALL_MAX_BYTES {
-                return Err(ObjectError::TooLarge {
-                    key: key.to_owned(),
-                    limit_bytes: SMALL_MAX_BYTES as u64,
-                });
-            }
-        }
-        Ok(Small::Changed { etag, body })
-    }
-
-    /// Writes an object of at most `limit_bytes` into a new file, and tells its SHA-256.
-    pub(crate) async fn download(
-        &self,
-        key: &str,
-        path: &Path,
-        limit_bytes: u64,
-    ) -> Result<ArchiveDigest, ObjectError> {
-        let answer = self
-            .client
-            .get_object()
-            .bucket(&self.bucket)
-            .key(key)
-            .send()
-            .await;
-        let object = answer.map_err(|error| self.failed("GetObject", key, &error))?;
-        let of_file = |error: std::io::Error| file_error(path, &error);
-        let mut file = File::create_new(path).await.map_err(of_file)?;
-        let mut hasher = Sha256::new();
-        let mut received_bytes = 0;
-        let mut stream = object.body;
-        while let Some(bytes) = self.next(key, &mut stream).await? {
-            received_bytes += bytes.len() as u64;
-            if received_bytes > limit_bytes {
-                return Err(ObjectError::TooLarge {
-                    key: key.to_owned(),
-                    limit_bytes,
-                });
-            }
-            hasher.update(&bytes);
-            file.write_all(&bytes).await.map_err(of_file)?;
-        }
-        file.flush().await.map_err(of_file)?;
-        Ok(ArchiveDigest::of(hasher))
     }
 
     /// Uploads a file; S3 refuses it when what arrives does not have this SHA-256.
@@ -286,26 +153,6 @@ impl Objects {
         Ok(())
     }
 
-    async fn next(
-        &self,
-        key: &str,
-        stream: &mut ByteStream,
-    ) -> Result<Option<impl AsRef<[u8]> + std::ops::Deref<Target = [u8]>>, ObjectError> {
-        let broke_off = |cause: String| ObjectError::BrokeOff {
-            key: key.to_owned(),
-            cause,
-        };
-        match timeout(self.idle_timeout, stream.next()).await {
-            Ok(Some(Ok(bytes))) => Ok(Some(bytes)),
-            Ok(Some(Err(error))) => Err(broke_off(error.to_string())),
-            Ok(None) => Ok(None),
-            Err(_elapsed) => {
-                let seconds = self.idle_timeout.as_secs_f32();
-                Err(broke_off(format!("nothing came for {seconds} s")))
-            }
-        }
-    }
-
     fn failed<E>(
         &self,
         operation: &'static str,
@@ -316,13 +163,7 @@ impl Objects {
         E: ProvideErrorMetadata + std::error::Error + 'static,
     {
         let object = format!("s3://{}/{key}", self.bucket);
-        let code = error
-            .as_service_error()
-            .and_then(ProvideErrorMetadata::code);
-        if status(error) == Some(404) && code != Some("NoSuchBucket") {
-            return ObjectError::NotFound(object);
-        }
-        StoreError::of_call(operation, &object, error).into()
+        ObjectError::of_call(operation, object, error)
     }
 }
 
@@ -330,11 +171,4 @@ fn status<E>(error: &SdkError<E, HttpResponse>) -> Option<u16> {
     error
         .raw_response()
         .map(|response| response.status().as_u16())
-}
-
-fn file_error(path: &Path, error: &std::io::Error) -> ObjectError {
-    ObjectError::File {
-        path: path.display().to_string(),
-        cause: error.to_string(),
-    }
 }

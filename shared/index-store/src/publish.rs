@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
+use std::sync::Arc;
 
 use aws_config::SdkConfig;
 use raglan_core::catalog::KnowledgeBaseId;
@@ -12,8 +13,9 @@ use sha2::{Digest as _, Sha256};
 
 use crate::archive::{self, ArchiveError};
 use crate::location::{ARCHIVE_SUFFIX, IndexLocation};
-use crate::objects::{ObjectError, Objects, Small, Written};
+use crate::objects::{Objects, Written};
 use crate::pointer::{ArchiveDigest, Pointer};
+use crate::reader::{ObjectError, Reader, Small};
 
 /// Archives that stay, the one that answers included: a function that has read the pointer a moment
 /// ago must still find what it names.
@@ -68,6 +70,7 @@ impl From<io::Error> for PublishError {
 #[derive(Debug, Clone)]
 pub struct Publisher {
     objects: Objects,
+    reader: Arc<Reader>,
     location: IndexLocation,
 }
 
@@ -77,6 +80,7 @@ impl Publisher {
     pub fn new(config: &SdkConfig, location: IndexLocation) -> Self {
         Self {
             objects: Objects::new(config, location.bucket()),
+            reader: Arc::new(Reader::new(config, location.bucket())),
             location,
         }
     }
@@ -135,7 +139,7 @@ impl Publisher {
     }
 
     async fn current(&self, pointer_key: &str) -> Result<Option<Current>, PublishError> {
-        match self.objects.read_small(pointer_key, None).await {
+        match self.reader.read_small(pointer_key, None).await {
             Ok(Small::Changed { etag, body }) => Ok(Some(Current {
                 etag,
                 // Another version of raglan has written it: replaced all the same.

@@ -1,5 +1,7 @@
 //! HTTPS requests to systems that are not ours: bounded in time and in size, never redirected.
 
+mod certificates;
+
 use std::fmt;
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -152,8 +154,7 @@ where
         let mut tcp = self.tcp();
         tcp.enforce_http(false);
         let connector = hyper_rustls::HttpsConnectorBuilder::new()
-            .with_native_roots()
-            .map_err(OutboundError::Certificates)?
+            .with_tls_config(certificates::client_config().map_err(OutboundError::Certificates)?)
             .https_only()
             .enable_http1()
             .wrap_connector(tcp);

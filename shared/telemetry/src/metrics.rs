@@ -4,7 +4,8 @@
 use std::io::Write as _;
 use std::sync::OnceLock;
 
-use serde_json::{Map, Value, json};
+use serde::ser::SerializeMap as _;
+use serde::{Serialize, Serializer};
 
 /// The namespace of every metric.
 pub const NAMESPACE: &str = "raglan";
@@ -84,42 +85,83 @@ pub struct StandardOutput {
 impl Recorder for StandardOutput {
     /// A closed output is no failure of the request.
     fn record(&self, groups: &[Group], epoch_ms: i64) {
-        let mut text = String::new();
+        let mut lines = Vec::with_capacity(1024);
         for group in groups.iter().filter(|group| !group.measurements.is_empty()) {
-            text.push_str(&line(group, &self.function_name, epoch_ms).to_string());
-            text.push('\n');
+            let line = Line {
+                group,
+                function_name: &self.function_name,
+                epoch_ms,
+            };
+            if serde_json::to_writer(&mut lines, &line).is_ok() {
+                lines.push(b'\n');
+            }
         }
-        let _ = std::io::stdout().lock().write_all(text.as_bytes());
+        let _ = std::io::stdout().lock().write_all(&lines);
     }
 }
 
 /// The line of one group. `epoch_ms` is when it was measured.
-fn line(group: &Group, function_name: &str, epoch_ms: i64) -> Value {
-    let mut names = vec![FUNCTION_NAME];
-    names.extend(group.dimensions.iter().map(|(name, _)| *name));
-    let metrics: Vec<Value> = group
-        .measurements
-        .iter()
-        .map(|measured| json!({ "Name": measured.name, "Unit": measured.unit.name() }))
-        .collect();
-    let mut line = Map::new();
-    line.insert(
-        "_aws".to_owned(),
-        json!({
-            "Timestamp": epoch_ms,
-            "CloudWatchMetrics": [
-                { "Namespace": NAMESPACE, "Dimensions": [names], "Metrics": metrics }
-            ]
-        }),
-    );
-    line.insert(FUNCTION_NAME.to_owned(), function_name.into());
-    for (name, value) in group.dimensions.iter().chain(&group.properties) {
-        line.insert((*name).to_owned(), value.as_str().into());
+struct Line<'a> {
+    group: &'a Group,
+    function_name: &'a str,
+    epoch_ms: i64,
+}
+
+impl Serialize for Line<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Group {
+            dimensions,
+            measurements,
+            properties,
+        } = self.group;
+        let mut names = vec![FUNCTION_NAME];
+        names.extend(dimensions.iter().map(|(name, _)| *name));
+        let metrics = measurements.iter().map(|measured| Definition {
+            name: measured.name,
+            unit: measured.unit.name(),
+        });
+        let metadata = Metadata {
+            timestamp: self.epoch_ms,
+            cloud_watch_metrics: [Directive {
+                namespace: NAMESPACE,
+                dimensions: [&names],
+                metrics: metrics.collect(),
+            }],
+        };
+        let mut line = serializer.serialize_map(None)?;
+        line.serialize_entry("_aws", &metadata)?;
+        line.serialize_entry(FUNCTION_NAME, self.function_name)?;
+        for (name, value) in dimensions.iter().chain(properties) {
+            line.serialize_entry(name, value)?;
+        }
+        for measured in measurements {
+            line.serialize_entry(measured.name, &measured.value)?;
+        }
+        line.end()
     }
-    for measured in &group.measurements {
-        line.insert(measured.name.to_owned(), measured.value.into());
-    }
-    Value::Object(line)
+}
+
+/// Which of a line's members are metrics.
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct Metadata<'a> {
+    timestamp: i64,
+    cloud_watch_metrics: [Directive<'a>; 1],
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct Directive<'a> {
+    namespace: &'static str,
+    dimensions: [&'a [&'static str]; 1],
+    metrics: Vec<Definition>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct Definition {
+    name: &'static str,
+    unit: &'static str,
 }
 
 #[cfg(test)]
@@ -147,6 +189,11 @@ mod tests {
             ],
             properties: vec![("key_id", "key-1".to_owned())],
         };
-        insta::assert_snapshot!(line(&group, "mcp", 1_800_000_000_000), @r#"{"_aws":{"Timestamp":1800000000000,"CloudWatchMetrics":[{"Namespace":"raglan","Dimensions":[["FunctionName","tool","decision"]],"Metrics":[{"Name":"tool_calls","Unit":"Count"},{"Name":"tool_duration_ms","Unit":"Milliseconds"}]}]},"FunctionName":"mcp","tool":"retrieve","decision":"allowed","key_id":"key-1","tool_calls":1,"tool_duration_ms":12}"#);
+        let line = Line {
+            group: &group,
+            function_name: "mcp",
+            epoch_ms: 1_800_000_000_000,
+        };
+        insta::assert_snapshot!(serde_json::to_string(&line).unwrap(), @r#"{"_aws":{"Timestamp":1800000000000,"CloudWatchMetrics":[{"Namespace":"raglan","Dimensions":[["FunctionName","tool","decision"]],"Metrics":[{"Name":"tool_calls","Unit":"Count"},{"Name":"tool_duration_ms","Unit":"Milliseconds"}]}]},"FunctionName":"mcp","tool":"retrieve","decision":"allowed","key_id":"key-1","tool_calls":1,"tool_duration_ms":12}"#);
     }
 }

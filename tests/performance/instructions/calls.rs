@@ -1,11 +1,12 @@
 //! The calls: function-URL events, and the status that each must be answered with.
 
 use anyhow::ensure;
-use lambda_http::{Context, RequestExt as _};
+use lambda_runtime::Context;
 use raglan_core::key::PlainKey;
 use raglan_core::random::SequenceRandom;
 use raglan_mcp::app::App;
 use raglan_mcp::lambda;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 /// A kind of call.
@@ -21,6 +22,13 @@ pub enum Call {
     Refusal,
     /// A key that nobody has.
     BadKey,
+}
+
+/// What is looked at of an answer.
+#[derive(Deserialize)]
+struct Answer {
+    #[serde(rename = "statusCode")]
+    status_code: u16,
 }
 
 impl Call {
@@ -55,11 +63,12 @@ impl Call {
     /// The answer is not the one that this call must have.
     pub async fn send(self, app: &App, key: &str) -> anyhow::Result<()> {
         let event = self.event(key)?.to_string();
+        let event = serde_json::from_str(&event)?;
         let mut context = Context::default();
         "00000000-0000-4000-8000-000000000001".clone_into(&mut context.request_id);
-        let request = lambda_http::request::from_str(&event)?.with_lambda_context(context);
-        let answer = lambda::handle(app, request).await;
-        let (status, expected) = (answer.status().as_u16(), self.status());
+        let answer = lambda::answer(app, event, &context).await;
+        let answer: Answer = serde_json::from_slice(&answer)?;
+        let (status, expected) = (answer.status_code, self.status());
         ensure!(
             status == expected,
             "{} was answered with {status} instead of {expected}",

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{Request, Response};
 use raglan_aws::transport::{Transport, network};
-use raglan_outbound::OutboundError;
+use raglan_outbound::{Bounds, OutboundError};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -47,10 +47,11 @@ impl Transport for Keeping {
     fn send(
         &self,
         request: Request<Bytes>,
+        bounds: Bounds,
     ) -> BoxFuture<'_, Result<Response<Bytes>, OutboundError>> {
         let kind = kind_of(&request);
         Box::pin(async move {
-            let answer = self.network.send(request).await?;
+            let answer = self.network.send(request, bounds).await?;
             let answer = Answer {
                 status: answer.status().as_u16(),
                 body: String::from_utf8_lossy(answer.body()).into_owned(),
@@ -70,6 +71,7 @@ impl Transport for Kept {
     fn send(
         &self,
         request: Request<Bytes>,
+        _: Bounds,
     ) -> BoxFuture<'_, Result<Response<Bytes>, OutboundError>> {
         let kind = kind_of(&request);
         let answer = self.answers.get(&kind).map(Answer::response);

@@ -11,6 +11,7 @@ use rmcp::model::{
 };
 use serde_json::Value;
 
+use crate::json_body::PreparedJson;
 use crate::prompts;
 use crate::resources::{DOCUMENT_TEMPLATE, KNOWLEDGE_BASE_TEMPLATE, knowledge_base_uri};
 use crate::tools::{DEFINITIONS, Definition};
@@ -41,10 +42,10 @@ pub fn server(language: Language) -> ServerConfig {
         ))
 }
 
-/// Every tool, made at the first request that needs them.
+/// Every tool as JSON, written at the first request that needs them.
 #[must_use]
-pub fn tools(language: Language) -> &'static [(Tool, ToolDescription)] {
-    type Tools = Vec<(Tool, ToolDescription)>;
+pub fn tools(language: Language) -> &'static [(Tool, PreparedJson)] {
+    type Tools = Vec<(Tool, PreparedJson)>;
     static ENGLISH: LazyLock<Tools> = LazyLock::new(|| describe_tools(Language::English));
     static CHINESE: LazyLock<Tools> = LazyLock::new(|| describe_tools(Language::Chinese));
     match language {
@@ -53,7 +54,7 @@ pub fn tools(language: Language) -> &'static [(Tool, ToolDescription)] {
     }
 }
 
-fn describe_tools(language: Language) -> Vec<(Tool, ToolDescription)> {
+fn describe_tools(language: Language) -> Vec<(Tool, PreparedJson)> {
     let object = |schema: Value| match schema {
         Value::Object(object) => Arc::new(object),
         _ => Arc::default(),
@@ -69,10 +70,11 @@ fn describe_tools(language: Language) -> Vec<(Tool, ToolDescription)> {
             .idempotent(true)
             .open_world(false);
         let input = object((definition.input_schema)(language));
-        ToolDescription::new(definition.tool.name(), description, input)
+        let description = ToolDescription::new(definition.tool.name(), description, input)
             .with_title(title)
             .with_raw_output_schema(object((definition.output_schema)(language)))
-            .with_annotations(annotations)
+            .with_annotations(annotations);
+        PreparedJson::new(serde_json::to_vec(&description).unwrap_or_default().into())
     };
     DEFINITIONS
         .iter()

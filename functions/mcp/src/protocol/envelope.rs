@@ -561,7 +561,7 @@ mod tests {
         let body = |version| {
             let fault = read_with(&[(VERSION_HEADER, version)], "{").unwrap_err();
             let reply = fault.reply();
-            serde_json::from_slice::<Value>(reply.body()).unwrap()
+            serde_json::from_slice::<Value>(&reply.into_body().into_bytes()).unwrap()
         };
         assert_eq!(body("2025-06-18").get("id"), Some(&Value::Null));
         assert_eq!(body("2026-07-28").get("id"), None);

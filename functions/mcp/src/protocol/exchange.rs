@@ -10,6 +10,7 @@ use rmcp::model::ErrorData;
 use rmcp::service::RequestContext;
 use tokio::time::Instant;
 
+use super::answer_parts::AnswerParts;
 use crate::authenticate::Caller;
 use crate::limit::DailyQuotaUsedUp;
 use crate::record::CallRecord;
@@ -33,6 +34,8 @@ pub struct Exchange {
     pub request_id: String,
     /// When the work must be over.
     pub until: Instant,
+    /// The large parts of the answer.
+    pub parts: AnswerParts,
     /// Announces calls before they are made; only where the trail is a condition of the answer.
     pub intents: Option<Arc<Intents>>,
 }
@@ -49,6 +52,7 @@ impl Exchange {
             record: self.record.element(),
             request_id: self.request_id.clone(),
             until: self.until,
+            parts: AnswerParts::default(),
             intents: self.intents.clone(),
         }
     }

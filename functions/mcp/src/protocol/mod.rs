@@ -1,6 +1,7 @@
 //! Step 4 of a request: the MCP protocol. Our own checks first ([`envelope`]), then the official SDK
 //! behind them, and the tools behind that ([`server`]).
 
+pub mod answer_parts;
 pub mod descriptions;
 pub mod envelope;
 pub mod exchange;
@@ -15,7 +16,7 @@ use bytes::Bytes;
 use futures::FutureExt as _;
 use futures::future::join_all;
 use http::header::{ACCEPT, CONTENT_TYPE, HOST};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use memchr::memmem;
 use raglan_texts::{Language, text};
@@ -30,8 +31,9 @@ use self::envelope::{
 };
 use self::exchange::Exchange;
 use crate::body::RequestBody;
+use crate::json_body::JsonBody;
 use crate::record::CallRecord;
-use crate::reply::{Reply, empty_reply, json_rpc_error};
+use crate::reply::{Reply, empty_reply, in_json, json_rpc_error};
 
 /// Longer than any tool may take: only a fault in the library itself is caught by it.
 const LIBRARY_GRACE: Duration = Duration::from_millis(400);
@@ -116,20 +118,20 @@ impl<S: ServerHandler + Clone> Protocol<S> {
             }
         });
         let answers = join_all(answers).await;
-        let bodies: Vec<&[u8]> = answers
-            .iter()
-            .map(|reply| &reply.body()[..])
-            .filter(|body| !body.is_empty())
-            .collect();
-        if bodies.is_empty() {
+        let mut array = JsonBody::default();
+        for answer in answers.into_iter().map(Reply::into_body) {
+            if answer.is_empty() {
+                continue;
+            }
+            let separator = if array.is_empty() { "[" } else { "," };
+            array.push(Bytes::from_static(separator.as_bytes()));
+            array.append(answer);
+        }
+        if array.is_empty() {
             return empty_reply(StatusCode::ACCEPTED);
         }
-        let array = [&b"["[..], &bodies.join(&b","[..]), b"]"].concat();
-        let mut reply = Reply::new(Bytes::from(array));
-        reply
-            .headers_mut()
-            .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        reply
+        array.push(Bytes::from_static(b"]"));
+        in_json(StatusCode::OK, array)
     }
 
     async fn answer_one(
@@ -156,30 +158,25 @@ impl<S: ServerHandler + Clone> Protocol<S> {
         record.method(&method, envelope.meta_version.as_deref());
         let body = replaced.map_or_else(|| body.clone(), |message| message.to_string().into());
         let until = exchange.until + LIBRARY_GRACE;
-        let request = library_request(headers, body, exchange);
+        let request = library_request(headers, body, Arc::clone(&exchange));
         let work = AssertUnwindSafe(self.call_library(request)).catch_unwind();
         match tokio::time::timeout_at(until, work).await {
-            Ok(Ok(reply)) => in_json(&reply, &id, &method, language),
+            Ok(Ok(answer)) => finish(&answer, &id, &method, &exchange),
             outcome => {
                 tracing::error!(timed_out = outcome.is_err(), "the protocol library failed");
                 record.failed("internal_error");
-                json_rpc_error(
-                    StatusCode::OK,
-                    Some(id),
-                    INTERNAL_ERROR,
-                    text!(language, "Something went wrong here."),
-                )
+                internal_error(id, language)
             }
         }
     }
 
-    async fn call_library(&self, request: Request<Full<Bytes>>) -> Reply {
+    async fn call_library(&self, request: Request<Full<Bytes>>) -> Response<Bytes> {
         let (parts, body) = self.service.handle(request).await.into_parts();
         let bytes = match body.collect().await {
             Ok(collected) => collected.to_bytes(),
             Err(never) => match never {},
         };
-        Reply::from_parts(parts, bytes)
+        Response::from_parts(parts, bytes)
     }
 }
 
@@ -219,25 +216,27 @@ fn library_request(
     request
 }
 
-/// The library answers some faults in plain text; clients that negotiate need a JSON-RPC body.
-fn in_json(reply: &Reply, id: &Value, method: &str, language: Language) -> Reply {
-    let declared = reply
+/// The answer as it leaves. The library answers some faults in plain text; clients that negotiate need
+/// a JSON-RPC body.
+fn finish(answer: &Response<Bytes>, id: &Value, method: &str, exchange: &Exchange) -> Reply {
+    let (status, language) = (answer.status(), exchange.language);
+    let declared = answer
         .headers()
         .get(CONTENT_TYPE)
         .and_then(|value| value.to_str().ok());
     if declared.is_some_and(|declared| declared.starts_with("application/json")) {
-        if is_unknown_method(reply.body()) {
+        if is_unknown_method(answer.body()) {
             let message = unknown_method(method, language);
-            return json_rpc_error(reply.status(), Some(id.clone()), METHOD_NOT_FOUND, &message);
+            return json_rpc_error(status, Some(id.clone()), METHOD_NOT_FOUND, &message);
         }
-        let mut slim = Reply::new(reply.body().clone());
-        *slim.status_mut() = reply.status();
-        slim.headers_mut()
-            .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        return slim;
+        if let Some(body) = exchange.parts.put_into(answer.body()) {
+            return in_json(status, body);
+        }
+        tracing::error!("the protocol library left no place for a part of the answer");
+        exchange.record.failed("internal_error");
+        return internal_error(id.clone(), language);
     }
-    let status = reply.status();
-    if status.is_success() && reply.body().is_empty() {
+    if status.is_success() && answer.body().is_empty() {
         return empty_reply(status);
     }
     if status.is_client_error() {
@@ -249,9 +248,13 @@ fn in_json(reply: &Reply, id: &Value, method: &str, language: Language) -> Reply
         );
     }
     tracing::error!(%status, "the protocol library answered in no JSON");
+    internal_error(id.clone(), language)
+}
+
+fn internal_error(id: Value, language: Language) -> Reply {
     json_rpc_error(
         StatusCode::OK,
-        Some(id.clone()),
+        Some(id),
         INTERNAL_ERROR,
         text!(language, "Something went wrong here."),
     )

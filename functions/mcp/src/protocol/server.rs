@@ -78,8 +78,9 @@ impl ServerHandler for Server {
         let permitted = descriptions::tools(exchange.language)
             .iter()
             .filter(|(tool, _)| exchange.caller.grant.permit_tool(*tool).is_ok());
-        let shown = permitted.map(|(_, shown)| shown.clone()).collect();
-        let mut result = ListToolsResult::with_all_items(shown)
+        let shown = permitted.map(|(_, shown)| shown.clone());
+        exchange.parts.set_tools(shown);
+        let mut result = ListToolsResult::with_all_items(Vec::new())
             .with_ttl_ms(0)
             .with_cache_scope(CacheScope::Private);
         result.meta = result_meta(&context, None);
@@ -110,20 +111,21 @@ impl ServerHandler for Server {
             exchange.announce().await?;
         }
         let call = self.call(&exchange);
-        let work = Box::pin(async {
+        let work = async {
             if let Some(used_up) = exchange.used_up.get(&tool) {
                 return Err(ToolError::QuotaUsedUp(*used_up));
             }
             tools::run(tool, &call, &arguments).await
-        });
+        };
         let result = match guarded(&exchange, work).await {
             Ok(output) => {
+                let result = success(&output, &exchange, &context);
                 record.answered(
-                    output.knowledge_bases.clone(),
+                    output.knowledge_bases,
                     output.result_count,
-                    output.guard_findings.clone(),
+                    output.guard_findings,
                 );
-                success(output, &context)
+                result
             }
             Err(failure) => match tell(&failure, &exchange) {
                 Told::Protocol(error) => return Err(error),
@@ -314,22 +316,33 @@ impl ServerHandler for Server {
 
 /// Does the work so that neither a panic nor a hanging engine takes the request with it: the protocol
 /// library would wait for ever.
-async fn guarded<T>(
+///
+/// The work is boxed: the library copies the future of a whole request several times, which is as large
+/// as that of its largest method.
+fn guarded<'a, T>(
     exchange: &Exchange,
-    work: impl Future<Output = Result<T, ToolError>>,
-) -> Result<T, Failure> {
-    match tokio::time::timeout_at(exchange.until, AssertUnwindSafe(work).catch_unwind()).await {
-        Ok(Ok(result)) => Ok(result?),
-        Ok(Err(_panic)) => Err(Failure::Panicked),
-        Err(_elapsed) => Err(Failure::TimedOut),
+    work: impl Future<Output = Result<T, ToolError>> + Send + 'a,
+) -> impl Future<Output = Result<T, Failure>> + 'a {
+    let work = Box::pin(AssertUnwindSafe(work).catch_unwind());
+    let until = exchange.until;
+    async move {
+        match tokio::time::timeout_at(until, work).await {
+            Ok(Ok(result)) => Ok(result?),
+            Ok(Err(_panic)) => Err(Failure::Panicked),
+            Err(_elapsed) => Err(Failure::TimedOut),
+        }
     }
 }
 
-fn success(output: ToolOutput, context: &RequestContext<RoleServer>) -> CallToolResult {
-    // Clients that read text only get the same object as JSON.
-    let text = serde_json::to_string(&output.structured).unwrap_or_default();
-    let mut result = CallToolResult::success(vec![ContentBlock::text(text)]);
-    result.structured_content = Some(Value::Object(output.structured));
+fn success(
+    output: &ToolOutput,
+    exchange: &Exchange,
+    context: &RequestContext<RoleServer>,
+) -> CallToolResult {
+    let object = serde_json::to_string(&output.structured).unwrap_or_default();
+    exchange.parts.set_tool_result(object);
+    let mut result = CallToolResult::success(vec![ContentBlock::text("")]);
+    result.structured_content = Some(Value::Object(Map::new()));
     result.meta = result_meta(context, None);
     result
 }

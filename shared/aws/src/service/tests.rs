@@ -42,7 +42,7 @@ impl Script {
 }
 
 impl Transport for Script {
-    fn send(&self, request: Request<Bytes>) -> BoxFuture<'_, Answer> {
+    fn send(&self, request: Request<Bytes>, _: Bounds) -> BoxFuture<'_, Answer> {
         self.requests.lock().unwrap().push(request);
         match self.answers.lock().unwrap().pop_front() {
             Some(answer) => Box::pin(async { answer }),
@@ -339,5 +339,46 @@ async fn the_endpoint_is_the_configured_one_or_the_one_that_the_sdk_knows() {
         let client = ServiceClient::new(config.build(), Arc::clone(&script) as _);
         get(&client).await.unwrap();
         assert_eq!(script.requests()[0].uri(), expected);
+    }
+}
+
+#[tokio::test]
+async fn a_call_with_limits_of_its_own_is_tried_as_often_as_they_say_and_carries_their_header() {
+    let script = Script::of([refused("ThrottlingException"), found()]);
+    let client = ServiceClient::<DynamoDb>::new(account().build(), Arc::clone(&script) as _);
+    let traceparent = HeaderName::from_static("traceparent");
+    let limits = CallLimits {
+        attempts: 1,
+        header: Some((traceparent.clone(), HeaderValue::from_static("00-a-b-01"))),
+        ..CallLimits::default()
+    };
+    let input = GetItemInput::builder().table_name("keys").build();
+    client.send_within(input, &limits).await.unwrap_err();
+    let [request] = &script.requests()[..] else {
+        panic!("one request");
+    };
+    assert_eq!(request.headers()[&traceparent], "00-a-b-01");
+    let authorization = request.headers()["authorization"].to_str().unwrap();
+    assert!(authorization.contains(";traceparent;"), "{authorization}");
+}
+
+#[test]
+fn a_request_keeps_its_path_and_query_behind_the_endpoints() {
+    for (endpoint, request, joined) in [
+        ("https://a.example", "/", "https://a.example/"),
+        (
+            "https://a.example",
+            "/model/m%3A0/converse",
+            "https://a.example/model/m%3A0/converse",
+        ),
+        (
+            "http://127.0.0.1:9000/bucket/",
+            "/a/b.json?x-id=GetObject",
+            "http://127.0.0.1:9000/bucket/a/b.json?x-id=GetObject",
+        ),
+    ] {
+        let endpoint = Endpoint::at(endpoint).unwrap();
+        let uri = endpoint.join(&request.parse().unwrap()).unwrap();
+        assert_eq!(uri.to_string(), joined);
     }
 }

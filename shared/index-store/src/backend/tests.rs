@@ -30,7 +30,7 @@ impl Scene {
         let clock = Arc::new(ManualClock::at(Timestamp::from_epoch_seconds(0)));
         let folder = tempdir().unwrap();
         let location = location();
-        let objects = Objects::new(&s3.account(), location.bucket());
+        let objects = Reader::new(&s3.account(), location.bucket());
         let engine = PublishedIndexBackend::new(
             Arc::new(LazyAccount::loaded(s3.account())),
             location,

@@ -1,7 +1,8 @@
 //! The engine that is part of raglan: full-text search (BM25) in files that lie beside the program.
 //!
 //! An index is built by `raglan index` and only read here. [`layout`] says where it lies, [`schema`]
-//! and [`tokenizer`] what is in it, [`manifest`] who can read it, [`writer`] how it is made, [`open`] how it is searched.
+//! and [`tokenizer`] what is in it, [`manifest`] who can read it, [`writer`] how it is made, [`open`] how it is searched,
+//! `bm25` how words rank.
 //! It can have embeddings as well ([`vectors`]), of a model behind [`embedding`].
 
 mod attributes;

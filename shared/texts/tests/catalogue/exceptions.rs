@@ -44,6 +44,15 @@ pub const SENTENCES: &[Exception] = &[
         "functions/mcp/src/tools/document_listing.rs",
         "a position of {next_bytes} bytes",
     ),
+    // What the runtime reports of an event that is none.
+    exception(
+        "functions/mcp/src/function_url.rs",
+        "headers by their names",
+    ),
+    exception(
+        "functions/mcp/src/lambda.rs",
+        "the payload was readable a moment ago",
+    ),
     // The line that ends the start.
     exception(
         "functions/mcp/src/answers/mod.rs",

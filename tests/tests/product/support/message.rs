@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use lambda_http::{Body, Context, RequestExt as _};
+use lambda_runtime::Context;
 use raglan_core::key::PlainKey;
 use raglan_mcp::lambda;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::world::World;
@@ -135,22 +136,26 @@ impl Request {
         let mut context = Context::default();
         REQUEST_ID.clone_into(&mut context.request_id);
         context.deadline = self.deadline_epoch_ms;
-        let request = lambda_http::request::from_str(&self.event().to_string()).unwrap();
-        let response = lambda::handle(&world.app, request.with_lambda_context(context)).await;
-        let headers = response
-            .headers()
-            .iter()
-            .map(|(name, value)| (name.as_str().to_owned(), value.to_str().unwrap().to_owned()));
+        let event = serde_json::from_value(self.event()).unwrap();
+        let posted = lambda::answer(&world.app, event, &context).await;
+        let posted: Posted = serde_json::from_slice(&posted).unwrap();
+        assert!(!posted.is_base64_encoded);
         Answer {
-            status: response.status().as_u16(),
-            headers: headers.collect(),
-            body: match response.body() {
-                Body::Empty => String::new(),
-                Body::Text(text) => text.clone(),
-                other => panic!("a body that is no text: {other:?}"),
-            },
+            status: posted.status_code,
+            headers: posted.headers,
+            body: posted.body.unwrap_or_default(),
         }
     }
+}
+
+/// What the function URL is given.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Posted {
+    status_code: u16,
+    headers: BTreeMap<String, String>,
+    body: Option<String>,
+    is_base64_encoded: bool,
 }
 
 /// A JSON-RPC request with id 1.

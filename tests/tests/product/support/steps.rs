@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{Request, Response};
 use raglan_aws::transport::{Transport, network};
-use raglan_outbound::OutboundError;
+use raglan_outbound::{Bounds, OutboundError};
 use tokio::sync::watch;
 
 /// A transport over the network that can hold back one operation until another one begins.
@@ -49,6 +49,7 @@ impl Transport for Steps {
     fn send(
         &self,
         request: Request<Bytes>,
+        bounds: Bounds,
     ) -> BoxFuture<'_, Result<Response<Bytes>, OutboundError>> {
         let target = request.headers()["x-amz-target"].to_str().unwrap();
         let operation = target.rsplit('.').next().unwrap().to_owned();
@@ -64,7 +65,7 @@ impl Transport for Steps {
                 let met = begun.wait_for(|begun| begun.iter().any(|one| one == until));
                 met.await.unwrap();
             }
-            self.network.send(request).await
+            self.network.send(request, bounds).await
         })
     }
 }
