@@ -332,7 +332,7 @@ impl App {
         body: &RequestBody,
         now: Timestamp,
     ) -> Result<Identified, AuthenticationError> {
-        // Boxed, because the SDK's futures are large and would be moved from step to step.
+        // Boxed, because these futures are large and would be moved from step to step.
         let find = Box::pin(self.keys.find(hash));
         let count = self.limiter.count_early(hash, body, now);
         let read = self.scopes.read_early(hash, body);

@@ -1,5 +1,5 @@
 //! The AWS account: what region, credentials and endpoints there are, HTTP to its services, and a light
-//! client for the two services that every call of an agent asks.
+//! client for the services that the functions ask.
 //!
 //! | module | what |
 //! |---|---|
@@ -7,6 +7,7 @@
 //! | [`function_account`] | the account of a function on Lambda |
 //! | [`service`] | sends an operation: signs, repeats, bounds in time |
 //! | [`operation`] | which operations there are: the SDK's types, writers and readers |
+//! | `parameter` | one operation whose writer and reader are ours, with the feature `secrets` |
 //! | `s3` | reads objects of S3, with the feature `s3` |
 //! | [`retry`] | what is worth repeating, and when |
 //! | [`signing`] | Signature Version 4 |

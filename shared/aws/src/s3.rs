@@ -10,7 +10,6 @@ use aws_smithy_runtime_api::box_error::BoxError;
 use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
 use aws_smithy_runtime_api::client::result::SdkError;
 use aws_smithy_types::config_bag::ConfigBag;
-use aws_types::service_config::ServiceConfigKey;
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Response, StatusCode, header};
 use http_body_util::{BodyExt as _, Full, Limited};
@@ -18,7 +17,7 @@ use hyper::body::Incoming;
 use raglan_outbound::{Connections, OutboundError, broken};
 use tokio::sync::OnceCell;
 
-use crate::service::{CallLimits, S3, ServiceClient, read, write};
+use crate::service::{CallLimits, Failure, S3, ServiceClient, configured_endpoint, read, write};
 use crate::transport::{ATTEMPT_TIMEOUT, CONNECT_TIMEOUT, network};
 
 /// A refusal is a small XML document.
@@ -113,7 +112,7 @@ impl BucketReader {
         let client = self.client.get_or_try_init(|| self.client()).await;
         let client = client.map_err(SdkError::construction_failure)?;
         let answer = Box::pin(client.deliver(request, &limits, exchange)).await;
-        match answer.map_err(crate::service::Failure::in_sdk_terms)? {
+        match answer.map_err(Failure::in_sdk_terms)? {
             Ok(object) => Ok(Object::Changed {
                 etag: object
                     .headers()
@@ -132,14 +131,7 @@ impl BucketReader {
 
     async fn client(&self) -> Result<ServiceClient<S3>, BoxError> {
         let account = &self.account;
-        let own = account.service_config().and_then(|services| {
-            let key = ServiceConfigKey::builder()
-                .service_id("S3")
-                .env("AWS_ENDPOINT_URL")
-                .profile("endpoint_url");
-            services.load_config(key.build().ok()?)
-        });
-        let own = own.or_else(|| account.endpoint_url().map(ToOwned::to_owned));
+        let own = configured_endpoint::<S3>(account);
         let params = Params::builder()
             .bucket(&self.bucket)
             // Other stores that speak S3 have no name for each bucket; they are the ones with an endpoint.

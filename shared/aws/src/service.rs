@@ -111,7 +111,7 @@ impl Default for CallLimits {
     }
 }
 
-/// A service of the JSON protocols.
+/// A service of AWS.
 pub trait Service: fmt::Debug + Send + Sync + 'static {
     /// Its name in signatures.
     const SIGNING_NAME: &'static str;
@@ -437,20 +437,10 @@ impl<S: Service> ServiceClient<S> {
 }
 
 impl Shared {
-    /// A service's own endpoint comes before the common one, and both before the region's.
+    /// What the client was made for comes before what the account says.
     fn configured_endpoint<S: Service>(&self) -> Option<String> {
-        if self.endpoint_url.is_some() {
-            return self.endpoint_url.clone();
-        }
-        let key = ServiceConfigKey::builder()
-            .service_id(S::ID)
-            .env("AWS_ENDPOINT_URL")
-            .profile("endpoint_url")
-            .build()
-            .ok()?;
-        let services = self.config.service_config();
-        let own = services.and_then(|services| services.load_config(key));
-        own.or_else(|| self.config.endpoint_url().map(ToOwned::to_owned))
+        let given = self.endpoint_url.clone();
+        given.or_else(|| configured_endpoint::<S>(&self.config))
     }
 
     fn is_fresh(&self, signer: &Signer) -> bool {
@@ -505,6 +495,19 @@ impl Shared {
             Verdict::Final
         }
     }
+}
+
+/// The account's endpoint for a service: its own comes before the common one, and both before the region's.
+pub(crate) fn configured_endpoint<S: Service>(account: &SdkConfig) -> Option<String> {
+    let key = ServiceConfigKey::builder()
+        .service_id(S::ID)
+        .env("AWS_ENDPOINT_URL")
+        .profile("endpoint_url")
+        .build()
+        .ok()?;
+    let services = account.service_config();
+    let own = services.and_then(|services| services.load_config(key));
+    own.or_else(|| account.endpoint_url().map(ToOwned::to_owned))
 }
 
 /// A request before it is addressed and signed, which is done for every attempt.

@@ -1,4 +1,4 @@
-//! Signature Version 4 for requests of the JSON protocols.
+//! Signature Version 4 in the header of a request.
 //!
 //! Source: AWS Identity and Access Management User Guide, "Create a signed AWS API request".
 

@@ -1,4 +1,4 @@
-//! Amazon Bedrock, through the AWS SDK: its knowledge bases as an engine
+//! Amazon Bedrock, in the AWS SDK's types: its knowledge bases as an engine
 //! ([`raglan_rag::backend::Backend`]), and its models as authors of answers.
 //!
 //! | module | what it is |
@@ -6,7 +6,7 @@
 //! | [`backend`] | knowledge bases: searching, documents, indexing jobs |
 //! | [`converse`] | a model that writes a text |
 //! | `answer` | Bedrock's own answers from a knowledge base |
-//! | `connection`, `exchange` | clients, and one bounded call of the SDK |
+//! | `connection`, `exchange` | clients, and one bounded call |
 //! | `filters`, `passages`, `listing` | from our words to Bedrock's and back |
 
 mod answer;

@@ -141,7 +141,7 @@ impl KeyStore {
     pub async fn replace(&self, before: &ReadRecord, after: &KeyRecord) -> Result<(), StoreError> {
         let result = self.put_replacement(before, after).await;
         if let Err(StoreError::Conflict { .. }) = &result {
-            // The SDK repeats a call whose answer was lost, and then meets its own change.
+            // The client repeats a call whose answer was lost, and then meets its own change.
             let written = ReadRecord {
                 record: after.clone(),
                 revision: Some(before.next_revision()),

@@ -2,7 +2,7 @@
 //! that no request pays a write for it.
 //!
 //! Every tool call that the rate limit let through is counted once, whatever came of it (twice, when
-//! the count's answer got lost on the way and the SDK repeated it), and the last-used time is the last such call's, by the clock of the instance that took it. Not counted
+//! the count's answer got lost on the way and the client repeated it), and the last-used time is the last such call's, by the clock of the instance that took it. Not counted
 //! are other methods (`initialize`, `tools/list`, …), refused calls, and calls that were let through
 //! while the state table could not be asked (the log has those). The total is kept for 400 days after
 //! the last call.
