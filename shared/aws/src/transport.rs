@@ -13,8 +13,7 @@ use aws_smithy_types::body::SdkBody;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{Request, Response};
-use http_body_util::Full;
-use raglan_outbound::{Bounds, Connections, OutboundClient, OutboundError, broken};
+use raglan_outbound::{Bounds, Connections, DirectClient, OutboundError, broken};
 
 /// Opening a connection, TLS handshake excluded.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -36,16 +35,16 @@ pub trait Transport: fmt::Debug + Send + Sync {
 /// HTTP/1.1, over TLS by rustls and ring where the URL wants it.
 #[must_use]
 pub fn network() -> Arc<dyn Transport> {
-    Arc::new(OutboundClient::with_connect_timeout(CONNECT_TIMEOUT))
+    Arc::new(DirectClient::with_connect_timeout(CONNECT_TIMEOUT))
 }
 
-impl Transport for OutboundClient {
+impl Transport for DirectClient {
     fn send(
         &self,
         request: Request<Bytes>,
         bounds: Bounds,
     ) -> BoxFuture<'_, Result<Response<Bytes>, OutboundError>> {
-        Box::pin(Self::send(self, request.map(Full::new), bounds))
+        Box::pin(Self::send(self, request, bounds))
     }
 }
 

@@ -1,6 +1,10 @@
 //! HTTPS requests to systems that are not ours: bounded in time and in size, never redirected.
 
 mod certificates;
+mod direct;
+mod http1;
+
+pub use direct::DirectClient;
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -173,11 +177,15 @@ where
 /// No connection, by the innermost cause, which says the most: "connection refused" and not "client error (Connect)".
 #[must_use]
 pub fn broken(error: &hyper_util::client::legacy::Error) -> OutboundError {
-    let mut cause: &dyn std::error::Error = error;
+    OutboundError::Connection(innermost(error))
+}
+
+fn innermost(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
     while let Some(inner) = cause.source() {
         cause = inner;
     }
-    OutboundError::Connection(cause.to_string())
+    cause.to_string()
 }
 
 #[cfg(test)]
