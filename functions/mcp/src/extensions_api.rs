@@ -3,11 +3,12 @@
 //! Source: AWS Lambda Developer Guide, "Using the Lambda Extensions API to create extensions". The crate
 //! `lambda-extension` also serves the Logs and the Telemetry API, which would be 0.2 MB of the program.
 
-use http::{HeaderValue, Request, StatusCode};
-use http_body_util::BodyExt as _;
-use lambda_runtime_api_client::body::Body;
-use lambda_runtime_api_client::{BoxError, PooledClient, build_request};
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, Method, Request, StatusCode};
 use serde::Deserialize;
+
+use crate::platform_api::{PlatformApi, PlatformApiError};
 
 const IDENTIFIER: &str = "lambda-extension-identifier";
 
@@ -16,7 +17,7 @@ const IDENTIFIER: &str = "lambda-extension-identifier";
 pub enum ExtensionsApiError {
     /// There is no answer.
     #[error("no answer from the Extensions API: {0}")]
-    Connection(#[source] BoxError),
+    Connection(#[from] PlatformApiError),
     /// It refuses.
     #[error("the Extensions API answered with {0}")]
     Refused(StatusCode),
@@ -28,7 +29,7 @@ pub enum ExtensionsApiError {
 /// A registered extension.
 #[derive(Debug)]
 pub struct Registration {
-    client: PooledClient,
+    api: PlatformApi,
     identifier: HeaderValue,
 }
 
@@ -59,16 +60,15 @@ pub struct Invocation {
 /// # Errors
 /// [`ExtensionsApiError`]
 pub async fn register(name: &'static str) -> Result<Registration, ExtensionsApiError> {
-    let client = PooledClient::builder().build();
-    let request = build_request()
-        .method("POST")
-        .uri("/2020-01-01/extension/register")
-        .header("lambda-extension-name", name)
-        .header("content-type", "application/json")
-        .body(Body::from(r#"{"events":["INVOKE"]}"#));
-    let (identifier, _) = send(&client, request).await?;
+    let api = PlatformApi::from_environment()?;
+    let mut request = Request::new(Bytes::from_static(br#"{"events":["INVOKE"]}"#));
+    *request.method_mut() = Method::POST;
+    let headers = request.headers_mut();
+    headers.insert("lambda-extension-name", HeaderValue::from_static(name));
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    let (identifier, _) = send(&api, "/2020-01-01/extension/register", request).await?;
     let identifier = identifier.ok_or(ExtensionsApiError::Unreadable)?;
-    Ok(Registration { client, identifier })
+    Ok(Registration { api, identifier })
 }
 
 impl Registration {
@@ -77,30 +77,26 @@ impl Registration {
     /// # Errors
     /// [`ExtensionsApiError`]
     pub async fn next(&self) -> Result<Event, ExtensionsApiError> {
-        let request = build_request()
-            .uri("/2020-01-01/extension/event/next")
-            .header(IDENTIFIER, &self.identifier)
-            .body(Body::empty());
-        let (_, event) = send(&self.client, request).await?;
+        let mut request = Request::new(Bytes::new());
+        let headers = request.headers_mut();
+        headers.insert(IDENTIFIER, self.identifier.clone());
+        let (_, event) = send(&self.api, "/2020-01-01/extension/event/next", request).await?;
         serde_json::from_slice(&event).map_err(|_| ExtensionsApiError::Unreadable)
     }
 }
 
 /// The identifier that the answer names, and its body.
 async fn send(
-    client: &PooledClient,
-    request: http::Result<Request<Body>>,
-) -> Result<(Option<HeaderValue>, bytes::Bytes), ExtensionsApiError> {
-    let broken = |error: BoxError| ExtensionsApiError::Connection(error);
-    let request = request.map_err(|error| broken(error.into()))?;
-    let response = client.call(request).await.map_err(broken)?;
+    api: &PlatformApi,
+    path: &str,
+    request: Request<Bytes>,
+) -> Result<(Option<HeaderValue>, Bytes), ExtensionsApiError> {
+    let response = api.send(path, request).await?;
     if !response.status().is_success() {
         return Err(ExtensionsApiError::Refused(response.status()));
     }
     let identifier = response.headers().get(IDENTIFIER).cloned();
-    let body = response.into_body().collect().await;
-    let body = body.map_err(|error| broken(error.into()))?;
-    Ok((identifier, body.to_bytes()))
+    Ok((identifier, response.into_body()))
 }
 
 #[cfg(test)]

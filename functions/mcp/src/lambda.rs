@@ -4,12 +4,12 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use bytes::Bytes;
 use futures::future::BoxFuture;
-use http::{HeaderValue, Method};
+use http::{HeaderValue, Method, Request};
 use lambda_runtime::tower::layer::layer_fn;
 use lambda_runtime::{Context as LambdaContext, Error, LambdaEvent, LambdaInvocation};
 use lambda_runtime::{Runtime, Service, service_fn};
-use lambda_runtime_api_client::{PooledClient, body::Body, build_request};
 use raglan_core::clock::Timestamp;
 use serde::de::{Deserialize, Deserializer, Error as _};
 use tokio::signal::unix::{SignalKind, signal};
@@ -19,6 +19,7 @@ use crate::config::AuditMode;
 use crate::context::CallContext;
 use crate::extension::{self, Answers};
 use crate::function_url::{self, Event};
+use crate::platform_api::PlatformApi;
 use crate::trace::XRAY_HEADER;
 
 /// Names an invocation once more, so that the answer to one that has timed out is not taken for the answer
@@ -49,11 +50,11 @@ pub async fn run(app: App) -> Result<(), Error> {
             registered.ok()
         }
     };
-    let client = Arc::new(PooledClient::builder().build());
+    let api = Arc::new(PlatformApi::from_environment()?);
     let runtime =
         Runtime::new(service_fn(unreadable)).layer(layer_fn(move |reports| Invocations {
             app: Arc::clone(&app),
-            client: Arc::clone(&client),
+            api: Arc::clone(&api),
             answers: answers.clone(),
             reports,
         }));
@@ -78,7 +79,7 @@ pub async fn run(app: App) -> Result<(), Error> {
 /// JSON, which means to escape a body that is escaped already; here it is posted as it is.
 struct Invocations<S> {
     app: Arc<App>,
-    client: Arc<PooledClient>,
+    api: Arc<PlatformApi>,
     answers: Answers,
     /// The library's own way. It reports what is no function-URL event.
     reports: S,
@@ -108,22 +109,20 @@ where
                 posted
             });
         };
-        let (app, client) = (Arc::clone(&self.app), Arc::clone(&self.client));
+        let (app, api) = (Arc::clone(&self.app), Arc::clone(&self.api));
         Box::pin(async move {
             let answer = answer(&app, event, &invocation.context).await;
             let path = format!("/2018-06-01/runtime/invocation/{request_id}/response");
-            let mut request = build_request()
-                .method(Method::POST)
-                .uri(path)
-                .body(Body::from(answer))?;
+            let mut request = Request::new(Bytes::from(answer));
+            *request.method_mut() = Method::POST;
             if let Some(id) = invocation.parts.headers.get(INVOCATION_ID_HEADER) {
                 request
                     .headers_mut()
                     .insert(INVOCATION_ID_HEADER, id.clone());
             }
-            let posted = client.call(request).await;
+            let posted = api.send(&path, request).await;
             answers.post(request_id);
-            posted.map(|_accepted| ())
+            Ok(posted.map(|_accepted| ())?)
         })
     }
 }

@@ -21,6 +21,7 @@ pub mod lambda;
 pub mod limit;
 mod metrics;
 pub mod oauth;
+pub mod platform_api;
 pub mod prompts;
 pub mod protocol;
 pub mod record;

@@ -4,6 +4,9 @@ use std::process::ExitCode;
 
 use raglan_mcp::{lambda, start};
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// `EX_USAGE` of sysexits.h.
 const BAD_CONFIGURATION: u8 = 64;
 

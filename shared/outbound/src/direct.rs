@@ -170,3 +170,146 @@ impl Origin {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    const BOUNDS: Bounds = Bounds {
+        time: Duration::from_secs(10),
+        response_max_bytes: 8,
+    };
+
+    /// A server that answers every request with these bytes, and closes a connection behind `most` answers.
+    struct Server {
+        url: String,
+        connections: Arc<AtomicUsize>,
+    }
+
+    impl Server {
+        async fn start(answer: &'static [u8], most: usize) -> Self {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let url = format!("http://{}/", listener.local_addr().unwrap());
+            let connections = Arc::<AtomicUsize>::default();
+            let counted = Arc::clone(&connections);
+            tokio::spawn(async move {
+                loop {
+                    let (mut stream, _) = listener.accept().await.unwrap();
+                    counted.fetch_add(1, Ordering::SeqCst);
+                    tokio::spawn(async move {
+                        for _ in 0..most {
+                            let mut request = Vec::new();
+                            while !request.ends_with(b"\r\n\r\n") {
+                                let Ok(byte) = stream.read_u8().await else {
+                                    return;
+                                };
+                                request.push(byte);
+                            }
+                            let _ = stream.write_all(answer).await;
+                        }
+                    });
+                }
+            });
+            Self { url, connections }
+        }
+
+        async fn ask(&self, client: &DirectClient) -> Result<Bytes, OutboundError> {
+            let request = Request::get(&self.url).body(Bytes::new()).unwrap();
+            Ok(client.send(request, BOUNDS).await?.into_body())
+        }
+
+        fn connections(&self) -> usize {
+            self.connections.load(Ordering::SeqCst)
+        }
+    }
+
+    const HELLO: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello";
+    const FAREWELL: &[u8] =
+        b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 5\r\n\r\nhello";
+
+    #[tokio::test]
+    async fn one_connection_serves_requests_that_follow_each_other() {
+        let server = Server::start(HELLO, usize::MAX).await;
+        let client = DirectClient::default();
+        for _ in 0..5 {
+            assert_eq!(server.ask(&client).await.unwrap(), "hello");
+        }
+        assert_eq!(server.connections(), 1);
+        let both = tokio::join!(server.ask(&client), server.ask(&client));
+        assert!(both.0.is_ok() && both.1.is_ok());
+        assert_eq!(server.connections(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_is_closed_meanwhile_is_replaced_and_nobody_notices() {
+        for (answer, most) in [(FAREWELL, usize::MAX), (HELLO, 1)] {
+            let server = Server::start(answer, most).await;
+            let client = DirectClient::default();
+            for expected in 1..4 {
+                assert_eq!(server.ask(&client).await.unwrap(), "hello");
+                assert_eq!(server.connections(), expected);
+                // Until the end of the connection has arrived.
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_was_idle_for_long_is_not_used_again() {
+        let server = Server::start(HELLO, usize::MAX).await;
+        let client = DirectClient::default();
+        for (pause, expected) in [(Duration::ZERO, 1), (IDLE_TIME / 2, 1), (IDLE_TIME, 2)] {
+            for idle in client.idle.lock().unwrap().iter_mut() {
+                idle.since = idle.since.checked_sub(pause).unwrap();
+            }
+            server.ask(&client).await.unwrap();
+            assert_eq!(server.connections(), expected);
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_too_large_too_late_or_not_there_is_an_error_of_its_own() {
+        let client = DirectClient::default();
+        let large = b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nnine byte";
+        let error = Server::start(large, 1).await.ask(&client).await;
+        assert!(matches!(error, Err(OutboundError::TooLarge(8))), "{error:?}");
+
+        let silent = Server::start(b"", usize::MAX).await;
+        let request = Request::get(&silent.url).body(Bytes::new()).unwrap();
+        let time = Duration::from_millis(50);
+        let error = client.send(request, Bounds { time, ..BOUNDS }).await;
+        assert!(matches!(error, Err(OutboundError::TimedOut(t)) if t == time), "{error:?}");
+        // The answer may still come, to nobody.
+        assert!(client.idle.lock().unwrap().is_empty());
+
+        let half = Server::start(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhel", 1).await;
+        let error = half.ask(&client).await.unwrap_err().to_string();
+        assert!(error.contains("ended before the answer"), "{error}");
+
+        for (url, expected) in [("http://127.0.0.1:1/", "refused"), ("/path", "no host")] {
+            let request = Request::get(url).body(Bytes::new()).unwrap();
+            let error = client.send(request, BOUNDS).await.unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_encrypted_connection_is_never_replaced_by_a_plain_one() {
+        let server = Server::start(HELLO, usize::MAX).await;
+        let client = DirectClient::default();
+        server.ask(&client).await.unwrap();
+        let url = server.url.replace("http://", "https://");
+        let request = Request::get(&url).body(Bytes::new()).unwrap();
+        let bounds = Bounds {
+            time: Duration::from_millis(500),
+            ..BOUNDS
+        };
+        client.send(request, bounds).await.unwrap_err();
+        assert_eq!(server.connections(), 2);
+    }
+}
