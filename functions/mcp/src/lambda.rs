@@ -8,6 +8,7 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{HeaderValue, Method, Request};
 use lambda_runtime::tower::layer::layer_fn;
+use lambda_runtime::tower::util::BoxService;
 use lambda_runtime::{Context as LambdaContext, Error, LambdaEvent, LambdaInvocation};
 use lambda_runtime::{Runtime, Service, service_fn};
 use raglan_core::clock::Timestamp;
@@ -51,45 +52,45 @@ pub async fn run(app: App) -> Result<(), Error> {
         }
     };
     let api = Arc::new(PlatformApi::from_environment()?);
-    let runtime =
-        Runtime::new(service_fn(unreadable)).layer(layer_fn(move |reports| Invocations {
-            app: Arc::clone(&app),
-            api: Arc::clone(&api),
-            answers: answers.clone(),
-            reports,
-        }));
     let mut terminated = signal(SignalKind::terminate())?;
-    let beside = async {
+    // Tasks: whatever wakes the runtime's own future goes through the kernel, a dozen times for each call.
+    let beside = tokio::spawn(async move {
         if let Some(extension) = extension {
             extension.await;
         }
-        std::future::pending::<()>().await;
-    };
+    });
+    let mut answering = tokio::spawn(runtime(app, api, answers).run());
     tokio::select! {
-        ended = runtime.run() => ended,
-        () = beside => Ok(()),
+        ended = &mut answering => ended?,
         _ = terminated.recv() => {
+            answering.abort();
+            beside.abort();
             trail.shut_down().await;
             Ok(())
         }
     }
 }
 
+fn runtime(app: Arc<App>, api: Arc<PlatformApi>, answers: Answers) -> Runtime<Invocations> {
+    Runtime::new(service_fn(unreadable)).layer(layer_fn(move |reports| Invocations {
+        app: Arc::clone(&app),
+        api: Arc::clone(&api),
+        answers: answers.clone(),
+        reports: BoxService::new(reports),
+    }))
+}
+
 /// Answers invocations and posts the answers. The library would take an answer as a value to write as
 /// JSON, which means to escape a body that is escaped already; here it is posted as it is.
-struct Invocations<S> {
+struct Invocations {
     app: Arc<App>,
     api: Arc<PlatformApi>,
     answers: Answers,
     /// The library's own way. It reports what is no function-URL event.
-    reports: S,
+    reports: BoxService<LambdaInvocation, (), Error>,
 }
 
-impl<S> Service<LambdaInvocation> for Invocations<S>
-where
-    S: Service<LambdaInvocation, Response = (), Error = Error>,
-    S::Future: Send + 'static,
-{
+impl Service<LambdaInvocation> for Invocations {
     type Response = ();
     type Error = Error;
     type Future = BoxFuture<'static, Result<(), Error>>;

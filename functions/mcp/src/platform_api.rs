@@ -53,7 +53,9 @@ impl PlatformApi {
         mut request: Request<Bytes>,
     ) -> Result<Response<Bytes>, PlatformApiError> {
         *request.uri_mut() = Uri::try_from(format!("http://{}{path}", self.address))?;
-        let sent = self.client.send_without_deadline(&request, ANSWER_MAX_BYTES);
+        let sent = self
+            .client
+            .send_without_deadline(&request, ANSWER_MAX_BYTES);
         Ok(sent.await?)
     }
 }

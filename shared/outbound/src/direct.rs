@@ -136,7 +136,10 @@ impl DirectClient {
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
         tcp.set_connect_timeout(self.connect_timeout);
-        let tcp = tcp.call(uri.clone()).await.map_err(|error| broken(&error))?;
+        let tcp = tcp
+            .call(uri.clone())
+            .await
+            .map_err(|error| broken(&error))?;
         let tcp = tcp.into_inner();
         let stream: Box<dyn Stream> = if origin.is_encrypted {
             let host = origin.authority.host();
@@ -156,7 +159,9 @@ impl DirectClient {
         }
         let mut config = certificates::client_config().map_err(OutboundError::Certificates)?;
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(self.tls.get_or_init(|| TlsConnector::from(Arc::new(config))))
+        Ok(self
+            .tls
+            .get_or_init(|| TlsConnector::from(Arc::new(config))))
     }
 }
 
@@ -277,13 +282,19 @@ mod tests {
         let client = DirectClient::default();
         let large = b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nnine byte";
         let error = Server::start(large, 1).await.ask(&client).await;
-        assert!(matches!(error, Err(OutboundError::TooLarge(8))), "{error:?}");
+        assert!(
+            matches!(error, Err(OutboundError::TooLarge(8))),
+            "{error:?}"
+        );
 
         let silent = Server::start(b"", usize::MAX).await;
         let request = Request::get(&silent.url).body(Bytes::new()).unwrap();
         let time = Duration::from_millis(50);
         let error = client.send(request, Bounds { time, ..BOUNDS }).await;
-        assert!(matches!(error, Err(OutboundError::TimedOut(t)) if t == time), "{error:?}");
+        assert!(
+            matches!(error, Err(OutboundError::TimedOut(t)) if t == time),
+            "{error:?}"
+        );
         // The answer may still come, to nobody.
         assert!(client.idle.lock().unwrap().is_empty());
 

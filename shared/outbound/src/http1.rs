@@ -158,7 +158,9 @@ impl Connection {
     }
 
     async fn read_length(&mut self, length: u64, most: usize) -> Result<Bytes, ExchangeError> {
-        let length = usize::try_from(length).ok().filter(|length| *length <= most);
+        let length = usize::try_from(length)
+            .ok()
+            .filter(|length| *length <= most);
         let length = length.ok_or(ExchangeError::TooLarge)?;
         if self.received.len() >= length {
             let body = Bytes::copy_from_slice(&self.received[..length]);
@@ -364,7 +366,9 @@ impl Head {
         self.version == Version::HTTP_11
             && !options.any(|options| {
                 let options = options.to_str().unwrap_or("close").split(',');
-                options.map(str::trim).any(|option| option.eq_ignore_ascii_case("close"))
+                options
+                    .map(str::trim)
+                    .any(|option| option.eq_ignore_ascii_case("close"))
             })
     }
 }

@@ -71,6 +71,10 @@ impl AsyncWrite for Answering {
     }
 }
 
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "one of the things that can be told"
+)]
 fn ok(body: &str, is_reusable: bool) -> Told {
     Ok((200, body.into(), is_reusable))
 }
@@ -82,9 +86,15 @@ fn failed(error: &ExchangeError) -> Told {
 #[tokio::test]
 async fn an_answer_ends_where_its_head_says() {
     let rows: [(&str, Told); 13] = [
-        ("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello", ok("hello", true)),
+        (
+            "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello",
+            ok("hello", true),
+        ),
         ("HTTP/1.1 200 \r\nContent-Length: 0\r\n\r\n", ok("", true)),
-        ("HTTP/1.1 200\r\ncontent-length: 2\r\ncontent-length: 2\r\n\r\nhi", ok("hi", true)),
+        (
+            "HTTP/1.1 200\r\ncontent-length: 2\r\ncontent-length: 2\r\n\r\nhi",
+            ok("hi", true),
+        ),
         (
             "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nhel\r\n2;x=y\r\nlo\r\n0\r\n\r\n",
             ok("hello", true),
@@ -94,7 +104,10 @@ async fn an_answer_ends_where_its_head_says() {
             ok("0123456789", true),
         ),
         ("HTTP/1.1 200 OK\r\n\r\nto the end", ok("to the end", false)),
-        ("HTTP/1.0 200 OK\r\ncontent-length: 2\r\n\r\nhi", ok("hi", false)),
+        (
+            "HTTP/1.0 200 OK\r\ncontent-length: 2\r\n\r\nhi",
+            ok("hi", false),
+        ),
         (
             "HTTP/1.1 200 OK\r\nconnection: te, Close\r\ncontent-length: 2\r\n\r\nhi",
             ok("hi", false),
@@ -103,13 +116,19 @@ async fn an_answer_ends_where_its_head_says() {
             "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Hints\r\nlink: x\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi",
             ok("hi", true),
         ),
-        ("HTTP/1.1 204 No Content\r\n\r\n", Ok((204, Vec::new(), true))),
+        (
+            "HTTP/1.1 204 No Content\r\n\r\n",
+            Ok((204, Vec::new(), true)),
+        ),
         (
             "HTTP/1.1 304 Not Modified\r\ncontent-length: 90\r\n\r\n",
             Ok((304, Vec::new(), true)),
         ),
         // Somebody says more than the answer.
-        ("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi there", ok("hi", false)),
+        (
+            "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi there",
+            ok("hi", false),
+        ),
         (
             "HTTP/1.1 503 Busy\r\ncontent-length: 4\r\n\r\nbusy",
             Ok((503, b"busy".to_vec(), true)),
@@ -119,7 +138,11 @@ async fn an_answer_ends_where_its_head_says() {
         assert_eq!(told(&[answer.as_bytes()]).await, expected, "{answer:?}");
         let bytes: Vec<&[u8]> = answer.as_bytes().chunks(1).collect();
         let (slow, expected) = (told(&bytes).await, expected.map(|(s, body, _)| (s, body)));
-        assert_eq!(slow.map(|(status, body, _)| (status, body)), expected, "{answer:?}");
+        assert_eq!(
+            slow.map(|(status, body, _)| (status, body)),
+            expected,
+            "{answer:?}"
+        );
     }
 }
 
@@ -130,7 +153,10 @@ async fn an_answer_that_is_unclear_cut_or_too_large_is_an_error() {
     let rows: [(String, Told); 16] = [
         (String::new(), ended()),
         ("HTTP/1.1 200 OK\r\ncontent-le".to_owned(), ended()),
-        ("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhell".to_owned(), ended()),
+        (
+            "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhell".to_owned(),
+            ended(),
+        ),
         (
             "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nhel\r\n".to_owned(),
             ended(),
@@ -143,15 +169,27 @@ async fn an_answer_that_is_unclear_cut_or_too_large_is_an_error() {
             "HTTP/1.1 200 OK\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\n".to_owned(),
             unclear(),
         ),
-        ("HTTP/1.1 200 OK\r\ntransfer-encoding: gzip, chunked\r\n\r\n".to_owned(), unclear()),
+        (
+            "HTTP/1.1 200 OK\r\ntransfer-encoding: gzip, chunked\r\n\r\n".to_owned(),
+            unclear(),
+        ),
         (
             "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ntransfer-encoding: chunked\r\n\r\n"
                 .to_owned(),
             unclear(),
         ),
-        ("HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncontent-length: 3\r\n\r\nhi".to_owned(), unclear()),
-        ("HTTP/1.1 200 OK\r\ncontent-length: +2\r\n\r\nhi".to_owned(), unclear()),
-        ("HTTP/1.1 200 OK\r\ncontent-length:\r\n\r\nhi".to_owned(), unclear()),
+        (
+            "HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncontent-length: 3\r\n\r\nhi".to_owned(),
+            unclear(),
+        ),
+        (
+            "HTTP/1.1 200 OK\r\ncontent-length: +2\r\n\r\nhi".to_owned(),
+            unclear(),
+        ),
+        (
+            "HTTP/1.1 200 OK\r\ncontent-length:\r\n\r\nhi".to_owned(),
+            unclear(),
+        ),
         (
             format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", MOST + 1),
             failed(&ExchangeError::TooLarge),
@@ -161,7 +199,10 @@ async fn an_answer_that_is_unclear_cut_or_too_large_is_an_error() {
             failed(&ExchangeError::TooLarge),
         ),
         (
-            format!("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n{:x}\r\n", MOST + 1),
+            format!(
+                "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n{:x}\r\n",
+                MOST + 1
+            ),
             failed(&ExchangeError::TooLarge),
         ),
         (

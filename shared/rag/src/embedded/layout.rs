@@ -8,6 +8,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use raglan_core::catalog::KnowledgeBaseId;
@@ -71,6 +72,30 @@ pub fn current(directory: &Path) -> io::Result<Option<Generation>> {
     }
 }
 
+/// Tells one `CURRENT` from the next without reading it: every publication is a new file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Publication {
+    device: u64,
+    inode: u64,
+    changed: (i64, i64),
+}
+
+/// The last publication in `directory`; `None` when there is none yet.
+///
+/// # Errors
+/// When the folder cannot be looked at.
+pub fn last_publication(directory: &Path) -> io::Result<Option<Publication>> {
+    match fs::metadata(directory.join(CURRENT)) {
+        Ok(file) => Ok(Some(Publication {
+            device: file.dev(),
+            inode: file.ino(),
+            changed: (file.ctime(), file.ctime_nsec()),
+        })),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 /// Makes `generation` the one that answers, in one step: a reader sees the old one or the new one.
 ///
 /// # Errors
@@ -102,11 +127,16 @@ mod tests {
     fn what_was_published_last_is_current() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(current(folder.path()).unwrap(), None);
+        assert_eq!(last_publication(folder.path()).unwrap(), None);
         for name in ["idx-01", "idx-0f"] {
             let generation = Generation::parse(name).unwrap();
             publish(folder.path(), &generation).unwrap();
             assert_eq!(current(folder.path()).unwrap(), Some(generation));
         }
+        let last = last_publication(folder.path()).unwrap();
+        assert!(last.is_some() && last == last_publication(folder.path()).unwrap());
+        publish(folder.path(), &Generation::parse("idx-ff").unwrap()).unwrap();
+        assert_ne!(last, last_publication(folder.path()).unwrap());
         assert_eq!(
             fs::read_dir(folder.path()).unwrap().count(),
             1,

@@ -29,7 +29,7 @@ use std::time::Duration;
 
 use embedding::{Embedder, Purpose};
 use futures::future::BoxFuture;
-use layout::Generation;
+use layout::{Generation, Publication};
 use open::{IndexError, OpenIndex, Ranking};
 use raglan_core::catalog::KnowledgeBaseId;
 use tokio::time::Instant;
@@ -57,7 +57,14 @@ pub struct EmbeddedBackend {
 
 struct Indexes {
     root: PathBuf,
-    open: Mutex<HashMap<KnowledgeBaseId, (Generation, Arc<OpenIndex>)>>,
+    open: Mutex<HashMap<KnowledgeBaseId, Opened>>,
+}
+
+#[derive(Clone)]
+struct Opened {
+    publication: Publication,
+    generation: Generation,
+    index: Arc<OpenIndex>,
 }
 
 impl EmbeddedBackend {
@@ -196,22 +203,25 @@ impl EmbeddedBackend {
 
 impl Indexes {
     fn current(&self, id: &KnowledgeBaseId) -> Result<Arc<OpenIndex>, BackendError> {
+        let directory = layout::knowledge_base_dir(&self.root, id);
+        let publication = layout::last_publication(&directory)
+            .map_err(|error| unusable(&self.root, id, &error.to_string()))?
+            .ok_or_else(|| unusable(&self.root, id, "there is none"))?;
+        let known = self.lock().get(id).cloned();
+        if let Some(known) = known.filter(|known| known.publication == publication) {
+            return Ok(known.index);
+        }
+        // After the look at the publication: one that comes in between is noticed by the next call.
         let mut generation = self.generation(id)?;
         loop {
-            if let Some((known, index)) = self.lock().get(id)
-                && *known == generation
-            {
-                return Ok(Arc::clone(index));
+            let known = self.lock().get(id).cloned();
+            if let Some(known) = known.filter(|known| known.generation == generation) {
+                return Ok(self.keep(id, publication, generation, known.index));
             }
             // Opened without the lock: one slow folder must not hold up the others.
-            let folder = layout::knowledge_base_dir(&self.root, id).join(generation.as_str());
+            let folder = directory.join(generation.as_str());
             match OpenIndex::open(&folder) {
-                Ok(index) => {
-                    let index = Arc::new(index);
-                    let opened = (generation, Arc::clone(&index));
-                    self.lock().insert(id.clone(), opened);
-                    return Ok(index);
-                }
+                Ok(index) => return Ok(self.keep(id, publication, generation, Arc::new(index))),
                 Err(error) => {
                     // It may have been replaced and removed just now.
                     let latest = self.generation(id)?;
@@ -230,9 +240,23 @@ impl Indexes {
             .ok_or_else(|| unusable(&self.root, id, "there is none"))
     }
 
-    fn lock(
+    fn keep(
         &self,
-    ) -> std::sync::MutexGuard<'_, HashMap<KnowledgeBaseId, (Generation, Arc<OpenIndex>)>> {
+        id: &KnowledgeBaseId,
+        publication: Publication,
+        generation: Generation,
+        index: Arc<OpenIndex>,
+    ) -> Arc<OpenIndex> {
+        let opened = Opened {
+            publication,
+            generation,
+            index: Arc::clone(&index),
+        };
+        self.lock().insert(id.clone(), opened);
+        index
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<KnowledgeBaseId, Opened>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
