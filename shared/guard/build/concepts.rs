@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::error::Error;
-use std::fmt::Write as _;
 
 /// Longest pattern in tokens, gaps included; the matcher's blocks overlap by this much.
 const MAX_PATTERN_TOKENS: usize = 48;
@@ -67,12 +66,12 @@ impl Concepts {
         Ok(self.words.len() - 1)
     }
 
-    /// Parses `^ignore ~4 earlier ~3 directions` into the elements of a pattern, as Rust source; the
-    /// notation is explained in `rules.toml`.
-    pub fn elements(&mut self, sequence: &str) -> Result<String, Box<dyn Error>> {
-        let mut out = String::new();
+    /// Parses `^ignore ~4 earlier ~3 directions` into the elements of a pattern; the notation is explained
+    /// in `rules.toml`.
+    pub fn elements(&mut self, sequence: &str) -> Result<Vec<Element>, Box<dyn Error>> {
+        let mut elements = Vec::new();
         let (mut gap, mut crosses) = (0, false);
-        let (mut count, mut tokens) = (0, 0);
+        let mut tokens = 0;
         for part in sequence.split_whitespace() {
             if let Some(number) = part.strip_prefix('~') {
                 let number = number
@@ -83,27 +82,47 @@ impl Concepts {
                 continue;
             }
             let (flags, names) = flags(part);
-            let indices = names
+            let concepts = names
                 .split('|')
                 .map(|name| self.index(name))
                 .collect::<Result<Vec<_>, _>>()?;
-            let flags = if flags.is_empty() {
-                "0".to_owned()
-            } else {
-                flags.join(" | ")
-            };
-            write!(
-                out,
-                "Element {{ concepts: &{indices:?}, gap: {gap}, crosses: {crosses}, flags: {flags} }}, "
-            )?;
-            tokens += 1 + if count == 0 { 0 } else { gap };
-            count += 1;
+            tokens += 1 + if elements.is_empty() { 0 } else { gap };
+            elements.push(Element {
+                concepts,
+                gap,
+                crosses,
+                flags,
+            });
             (gap, crosses) = (0, false);
         }
-        if !(1..=MAX_PATTERN_ELEMENTS).contains(&count) || tokens > MAX_PATTERN_TOKENS {
+        if !(1..=MAX_PATTERN_ELEMENTS).contains(&elements.len()) || tokens > MAX_PATTERN_TOKENS {
+            let count = elements.len();
             return Err(format!("{count} elements over {tokens} tokens").into());
         }
-        Ok(out)
+        Ok(elements)
+    }
+}
+
+/// One place of a pattern.
+pub struct Element {
+    pub concepts: Vec<usize>,
+    gap: usize,
+    crosses: bool,
+    flags: Vec<&'static str>,
+}
+
+impl Element {
+    /// The element as Rust source, with the lexemes of its concepts.
+    pub fn source(&self, lexemes: &[u64]) -> String {
+        let Self { gap, crosses, .. } = self;
+        let flags = if self.flags.is_empty() {
+            "0".to_owned()
+        } else {
+            self.flags.join(" | ")
+        };
+        format!(
+            "Element {{ lexemes: LexemeSet({lexemes:?}), gap: {gap}, crosses: {crosses}, flags: {flags} }}"
+        )
     }
 }
 

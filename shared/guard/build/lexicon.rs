@@ -1,207 +1,245 @@
-//! Lays out the table that leads from a word to its concepts.
+//! Lays out the table that leads from a word to its lexeme.
 
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::fmt::Write as _;
 
 use crate::fold::{fold, is_unspaced};
-use crate::hash::{BEGINNING_BITS, STEM_BITS, bit, hash_step};
+use crate::hash::{
+    BEGINNING_BITS, Ends, LETTER_PAIRS, STEM_BEGINNING_BYTES, STEM_BUCKETS, bit, hash_step,
+    letter_pair,
+};
 
 /// Shortest word that is also looked for in another spelling, in letters.
 const MIN_RESPELLED_LETTERS: usize = 2;
-/// What `Lexeme` adds to the number of a word for each spelling.
+/// The lexeme of the words that are in no concept.
+const NO_CONCEPT: u16 = 1;
+/// What `Lexeme` adds to the number of a lexeme for each spelling.
 const ROT13: u16 = 1 << 14;
 const REVERSED: u16 = 1 << 15;
-/// What a slot adds to the length of a word when it is a stem.
-const STEM: u8 = 1 << 7;
+/// Longest key word, in letters.
+const MAX_KEY_WORD_LETTERS: usize = 15;
+/// Most key words, their other spellings included.
+const MAX_KEY_WORDS: usize = 64;
 
-/// A word as the table holds it.
-struct Entry {
-    word: Vec<u8>,
-    is_stem: bool,
-    lexeme: u16,
+/// What the words stand for. Words of the same concepts are the same to every rule and share a lexeme,
+/// which is a number from 1 on.
+pub struct Lexicon {
+    words: Words,
+    stems: Words,
+    keys: Vec<(Vec<u8>, u16)>,
+    /// For each concept, the lexemes of its words.
+    by_concept: Vec<Vec<u16>>,
+    count: u16,
 }
 
-/// The table as Rust source.
-pub fn generate(
-    concepts: &[Vec<String>],
-    known_words: &[String],
-    key_words: &[String],
-) -> Result<String, Box<dyn Error>> {
-    let mut words: BTreeMap<(Vec<u8>, bool), Vec<usize>> = BTreeMap::new();
-    for (index, spellings) in concepts.iter().enumerate() {
-        for spelling in spellings {
-            let indices = words.entry(folded(spelling)).or_default();
-            if indices.last() != Some(&index) {
-                indices.push(index);
+/// Words and their lexemes, with the bits of their spelling.
+type Words = BTreeMap<Vec<u8>, u16>;
+
+impl Lexicon {
+    /// Takes the words of each concept, by index, and the words that are in none.
+    pub fn new(
+        concepts: &[Vec<String>],
+        known_words: &[String],
+        key_words: &[String],
+    ) -> Result<Self, Box<dyn Error>> {
+        // Folded words, whether each is a stem, and its concepts.
+        let mut all: BTreeMap<(Vec<u8>, bool), Vec<usize>> = BTreeMap::new();
+        for (index, spellings) in concepts.iter().enumerate() {
+            for spelling in spellings {
+                let indices = all.entry(folded(spelling)).or_default();
+                if indices.last() != Some(&index) {
+                    indices.push(index);
+                }
             }
         }
-    }
-    for known in known_words {
-        words.entry(folded(known)).or_default();
-    }
-    let mut entries: BTreeMap<(Vec<u8>, bool), u16> = BTreeMap::new();
-    let mut respelled = Vec::new();
-    let mut concept_lists: Vec<usize> = Vec::new();
-    let mut starts = vec![0, 0];
-    for ((word, is_stem), indices) in words {
-        concept_lists.extend_from_slice(&indices);
-        let lexeme = u16::try_from(starts.len() - 1)?;
-        if lexeme >= ROT13 {
-            return Err("too many words".into());
+        for known in known_words {
+            all.entry(folded(known)).or_default();
         }
-        starts.push(concept_lists.len());
-        if !is_stem && !indices.is_empty() {
-            respelled.extend(respellings(&word, lexeme));
-        }
-        entries.insert((word, is_stem), lexeme);
-    }
-    for (word, lexeme) in respelled {
-        entries.entry((word, false)).or_insert(lexeme);
-    }
-    let mut keys: Vec<(Vec<u8>, u16)> = Vec::new();
-    for key in key_words {
-        let (word, _) = folded(key);
-        let lexeme = *entries
-            .get(&(word.clone(), false))
-            .ok_or_else(|| format!("key word {key} is in no concept"))?;
-        keys.extend(respellings(&word, lexeme));
-        keys.push((word, lexeme));
-    }
-    keys.sort_by_key(|(word, _)| word.len());
-    let entries: Vec<Entry> = entries
-        .into_iter()
-        .map(|((word, is_stem), lexeme)| Entry {
-            word,
-            is_stem,
-            lexeme,
-        })
-        .collect();
-
-    let mut out = String::new();
-    writeln!(
-        out,
-        "pub(crate) static CONCEPT_LISTS: [u16; {}] = {concept_lists:?};",
-        concept_lists.len()
-    )?;
-    writeln!(
-        out,
-        "pub(crate) static CONCEPT_STARTS: [u16; {}] = {starts:?};",
-        starts.len()
-    )?;
-    push_key_words(&mut out, &keys)?;
-    push_slots(&mut out, &entries)?;
-    push_bits(
-        &mut out,
-        "BEGINNINGS",
-        BEGINNING_BITS,
-        &entries,
-        |entry, add| {
-            let mut hash = 0;
-            for byte in &entry.word {
-                hash = hash_step(hash, *byte);
-                add(hash);
+        let mut lexicon = Self {
+            words: Words::new(),
+            stems: Words::new(),
+            keys: Vec::new(),
+            by_concept: vec![Vec::new(); concepts.len()],
+            count: NO_CONCEPT + 1,
+        };
+        let mut lexemes = BTreeMap::from([(Vec::new(), NO_CONCEPT)]);
+        let mut respelled = Vec::new();
+        for ((word, is_stem), concepts) in all {
+            let lexeme = *lexemes.entry(concepts).or_insert_with_key(|concepts| {
+                let lexeme = lexicon.count;
+                for concept in concepts {
+                    lexicon.by_concept[*concept].push(lexeme);
+                }
+                lexicon.count += 1;
+                lexeme
+            });
+            if is_stem {
+                lexicon.stems.insert(word, lexeme);
+            } else {
+                if lexeme != NO_CONCEPT {
+                    respelled.extend(respellings(&word, lexeme));
+                }
+                lexicon.words.insert(word, lexeme);
             }
-        },
-    )?;
-    push_bits(&mut out, "STEMS", STEM_BITS, &entries, |entry, add| {
-        if entry.is_stem {
-            add(hash_of(&entry.word));
         }
-    })?;
-    Ok(out)
-}
+        if lexicon.count > ROT13 {
+            return Err("too many lexemes".into());
+        }
+        for (word, lexeme) in respelled {
+            lexicon.words.entry(word).or_insert(lexeme);
+        }
+        for key in key_words {
+            let (word, _) = folded(key);
+            let lexeme = *lexicon
+                .words
+                .get(&word)
+                .ok_or_else(|| format!("key word {key} is in no concept"))?;
+            lexicon.keys.extend(respellings(&word, lexeme));
+            lexicon.keys.push((word, lexeme));
+        }
+        lexicon.keys.sort_by_key(|(word, _)| word.len());
+        Ok(lexicon)
+    }
 
-/// The key words, and for the two letters that one begins or ends with, as bits, how long what is nearly
-/// this word can be.
-fn push_key_words(out: &mut String, keys: &[(Vec<u8>, u16)]) -> Result<(), Box<dyn Error>> {
-    writeln!(out, "pub(crate) static KEY_WORDS: &[KeyWord] = &[")?;
-    for (word, lexeme) in keys {
-        let text = std::str::from_utf8(word)?;
-        writeln!(out, "    KeyWord {{ text: b{text:?}, lexeme: {lexeme} }},")?;
-    }
-    writeln!(out, "];")?;
-    let (mut key_starts, mut key_ends) = ([[0_u32; 26]; 26], [[0_u32; 26]; 26]);
-    for (word, _) in keys {
-        if let ([a, b, ..], [.., y, z]) = (word.as_slice(), word.as_slice()) {
-            let index = |letter: &u8| usize::from(letter - b'a');
-            // One edit makes the word longer or shorter by one letter at most.
-            let lengths = 7_u32 << (word.len() - 1);
-            key_starts[index(a)][index(b)] |= lengths;
-            key_ends[index(y)][index(z)] |= lengths;
+    /// The set of the lexemes of some concepts, as the words of a bit set.
+    pub fn set(&self, concepts: &[usize]) -> Vec<u64> {
+        let mut set = vec![0; usize::from(self.count).div_ceil(64)];
+        for lexeme in concepts
+            .iter()
+            .flat_map(|concept| &self.by_concept[*concept])
+        {
+            set[usize::from(lexeme / 64)] |= 1 << (lexeme % 64);
         }
+        set
     }
-    writeln!(
-        out,
-        "pub(crate) static KEY_STARTS: [[u32; 26]; 26] = {key_starts:?};"
-    )?;
-    writeln!(
-        out,
-        "pub(crate) static KEY_ENDS: [[u32; 26]; 26] = {key_ends:?};"
-    )?;
-    Ok(())
-}
 
-/// Open addressing with linear probing, less than half full.
-fn push_slots(out: &mut String, entries: &[Entry]) -> Result<(), Box<dyn Error>> {
-    let size = (entries.len() * 2).next_power_of_two();
-    let mut slots: Vec<Option<(u32, usize, u8, u16)>> = vec![None; size];
-    let mut texts: Vec<u8> = Vec::new();
-    for entry in entries {
-        let hash = hash_of(&entry.word);
-        let length = u8::try_from(entry.word.len())?;
-        if length >= STEM {
-            return Err("a word is too long".into());
-        }
-        let mut position = hash as usize & (size - 1);
-        while slots[position].is_some() {
-            position = (position + 1) & (size - 1);
-        }
-        let length = if entry.is_stem { length | STEM } else { length };
-        slots[position] = Some((hash, texts.len(), length, entry.lexeme));
-        texts.extend_from_slice(&entry.word);
-    }
-    writeln!(out, "pub(crate) static SLOTS: [Slot; {size}] = [")?;
-    for slot in slots {
-        let (hash, text, length, lexeme) = slot.unwrap_or_default();
+    /// The table as Rust source.
+    pub fn generate(&self) -> Result<String, Box<dyn Error>> {
+        let mut out = String::new();
         writeln!(
             out,
-            "    Slot {{ hash: {hash}, text: {text}, length: {length}, lexeme: {lexeme} }},"
+            "pub(crate) const NO_CONCEPT: u16 = {NO_CONCEPT};\n\
+            pub(crate) const LEXEME_COUNT: usize = {};",
+            self.count
         )?;
+        push_words(&mut out, &self.words)?;
+        push_beginnings(&mut out, &self.words)?;
+        push_stems(&mut out, &self.stems)?;
+        push_keys(&mut out, &self.keys)?;
+        Ok(out)
     }
-    writeln!(out, "];")?;
+}
+
+/// Open addressing with linear probing, less than half full: a slot is 0 or one more than the index of
+/// its word.
+fn push_words(out: &mut String, words: &Words) -> Result<(), Box<dyn Error>> {
+    let size = (words.len() * 2).next_power_of_two();
+    let mut slots: Vec<u16> = vec![0; size];
+    let mut middles: Vec<u8> = Vec::new();
+    writeln!(out, "pub(crate) static WORDS: [Word; {}] = [", words.len())?;
+    for (index, (word, lexeme)) in words.iter().enumerate() {
+        let ends = Ends::of(word);
+        let mut position = ends.hash() as usize & (size - 1);
+        while slots[position] != 0 {
+            position = (position + 1) & (size - 1);
+        }
+        slots[position] = u16::try_from(index + 1)?;
+        writeln!(
+            out,
+            "    Word {{ ends: {ends:?}, length: {}, middle: {}, lexeme: {lexeme} }},",
+            u8::try_from(word.len())?,
+            u16::try_from(middles.len())?
+        )?;
+        middles.extend_from_slice(Ends::middle(word));
+    }
     writeln!(
         out,
-        "pub(crate) static TEXTS: &[u8] = {:?}.as_bytes();",
-        std::str::from_utf8(&texts)?
+        "];\n\
+        pub(crate) static MIDDLES: &[u8] = &{middles:?};\n\
+        pub(crate) static SLOTS: [u16; {size}] = {slots:?};"
     )?;
     Ok(())
 }
 
-fn hash_of(word: &[u8]) -> u32 {
-    word.iter().fold(0, |hash, byte| hash_step(hash, *byte))
-}
-
-/// A bit set of the hashes that `hashes` adds for each entry.
-fn push_bits(
-    out: &mut String,
-    name: &str,
-    bits: u32,
-    entries: &[Entry],
-    hashes: impl Fn(&Entry, &mut dyn FnMut(u32)),
-) -> Result<(), std::fmt::Error> {
-    let mut set = vec![0_u64; (bits / 64) as usize];
-    for entry in entries {
-        hashes(entry, &mut |hash| {
-            let (index, mask) = bit(hash, bits);
+/// A bit set of the hashes of what a word can begin with, in characters.
+fn push_beginnings(out: &mut String, words: &Words) -> Result<(), Box<dyn Error>> {
+    let mut set = vec![0_u64; (BEGINNING_BITS / 64) as usize];
+    for word in words.keys() {
+        let mut hash = 0;
+        for c in std::str::from_utf8(word)?.chars() {
+            hash = hash_step(hash, c);
+            let (index, mask) = bit(hash, BEGINNING_BITS);
             set[index] |= mask;
-        });
+        }
     }
     writeln!(
         out,
-        "pub(crate) static {name}: [u64; {}] = {set:?};",
+        "pub(crate) static BEGINNINGS: [u64; {}] = {set:?};",
         set.len()
-    )
+    )?;
+    Ok(())
+}
+
+/// The stems by the bucket of their beginnings, the longest first, and where each bucket begins.
+fn push_stems(out: &mut String, stems: &Words) -> Result<(), Box<dyn Error>> {
+    let mut sorted = Vec::new();
+    for (word, lexeme) in stems {
+        let beginning = word.first_chunk::<STEM_BEGINNING_BYTES>();
+        let bucket = Ends::of(beginning.ok_or("a stem is too short")?).stem_bucket();
+        sorted.push((bucket, std::cmp::Reverse(word.len()), word, lexeme));
+    }
+    sorted.sort();
+    let starts: Vec<usize> = (0..=STEM_BUCKETS)
+        .map(|bucket| sorted.partition_point(|stem| stem.0 < bucket))
+        .collect();
+    writeln!(
+        out,
+        "pub(crate) static STEM_STARTS: [u8; {}] = {starts:?};\n\
+        pub(crate) static STEMS: &[Stem] = &[",
+        starts.len()
+    )?;
+    for (_, _, word, lexeme) in sorted {
+        writeln!(out, "    Stem {{ text: &{word:?}, lexeme: {lexeme} }},")?;
+    }
+    writeln!(out, "];")?;
+    Ok(())
+}
+
+/// The key words in the order of their lengths, and as sets of them: those that begin or end with two
+/// letters, and those that a word of some length can nearly be.
+fn push_keys(out: &mut String, keys: &[(Vec<u8>, u16)]) -> Result<(), Box<dyn Error>> {
+    if keys.len() > MAX_KEY_WORDS {
+        return Err("too many key words".into());
+    }
+    let (mut starts, mut ends) = ([0_u64; LETTER_PAIRS], [0_u64; LETTER_PAIRS]);
+    let mut lengths = [0_u64; MAX_KEY_WORD_LETTERS + 2];
+    writeln!(out, "pub(crate) static KEY_WORDS: &[KeyWord] = &[")?;
+    for (index, (word, lexeme)) in keys.iter().enumerate() {
+        let ([a, b, ..], [.., y, z]) = (word.as_slice(), word.as_slice()) else {
+            return Err("a key word is too short".into());
+        };
+        if word.len() > MAX_KEY_WORD_LETTERS {
+            return Err("a key word is too long".into());
+        }
+        let key = 1 << index;
+        starts[letter_pair(*a, *b)] |= key;
+        ends[letter_pair(*y, *z)] |= key;
+        // One edit makes the word longer or shorter by one letter at most.
+        for keys in &mut lengths[word.len() - 1..=word.len() + 1] {
+            *keys |= key;
+        }
+        writeln!(out, "    KeyWord {{ text: &{word:?}, lexeme: {lexeme} }},")?;
+    }
+    writeln!(
+        out,
+        "];\n\
+        pub(crate) static KEYS_BY_START: [u64; LETTER_PAIRS] = {starts:?};\n\
+        pub(crate) static KEYS_BY_END: [u64; LETTER_PAIRS] = {ends:?};\n\
+        pub(crate) static KEYS_BY_LENGTH: [u64; {}] = {lengths:?};",
+        lengths.len()
+    )?;
+    Ok(())
 }
 
 /// The other spellings of a word of Latin letters.

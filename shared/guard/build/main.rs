@@ -17,6 +17,7 @@ use std::path::Path;
 use serde::Deserialize;
 
 use concepts::Concepts;
+use lexicon::Lexicon;
 
 /// Characters below this code point (and not ASCII) are folded by table.
 const FOLDED_END: u32 = 0x0590;
@@ -71,19 +72,14 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 fn generate(rules: &Rules) -> Result<String, Box<dyn Error>> {
     let mut concepts = Concepts::new(&rules.concepts)?;
-    let mut patterns = String::new();
+    let mut patterns = Vec::new();
     let mut examples = String::new();
     for pattern in &rules.pattern {
         for sequence in &pattern.sequences {
             let elements = concepts
                 .elements(sequence)
                 .map_err(|problem| format!("pattern {}: {sequence:?}: {problem}", pattern.id))?;
-            writeln!(
-                patterns,
-                "    Pattern {{ rule: Rule::{}, detail: {:?}, elements: &[{elements}] }},",
-                variant(&pattern.rule),
-                pattern.detail
-            )?;
+            patterns.push((pattern, elements));
         }
         push_examples(
             &mut examples,
@@ -104,26 +100,29 @@ fn generate(rules: &Rules) -> Result<String, Box<dyn Error>> {
     }
     let mut tags = rules.role_tags.clone();
     tags.sort();
-    let mut out = String::new();
+    let (lead, not) = (concepts.index("lead")?, concepts.index("not")?);
+    let lexicon = Lexicon::new(concepts.words(), &rules.known_words, &rules.key_words)?;
+    let mut out = lexicon.generate()?;
     writeln!(
         out,
-        "pub(crate) const CONCEPT_COUNT: usize = {};",
-        concepts.words().len()
+        "pub(crate) static LEAD: LexemeSet = LexemeSet({:?});\n\
+        pub(crate) static NOT: LexemeSet = LexemeSet({:?});",
+        lexicon.set(&[lead]),
+        lexicon.set(&[not])
     )?;
-    writeln!(
-        out,
-        "pub(crate) const LEAD: u16 = {};",
-        concepts.index("lead")?
-    )?;
-    writeln!(
-        out,
-        "pub(crate) const NOT: u16 = {};",
-        concepts.index("not")?
-    )?;
-    writeln!(
-        out,
-        "pub(crate) static PATTERNS: &[Pattern] = &[\n{patterns}];"
-    )?;
+    writeln!(out, "pub(crate) static PATTERNS: &[Pattern] = &[")?;
+    for (pattern, elements) in patterns {
+        let elements = elements.iter();
+        let elements = elements.map(|element| element.source(&lexicon.set(&element.concepts)));
+        writeln!(
+            out,
+            "    Pattern {{ rule: Rule::{}, detail: {:?}, elements: &[{}] }},",
+            variant(&pattern.rule),
+            pattern.detail,
+            elements.collect::<Vec<_>>().join(", ")
+        )?;
+    }
+    writeln!(out, "];")?;
     writeln!(out, "pub(crate) static ROLE_TAGS: &[&str] = &{tags:?};")?;
     writeln!(
         out,
@@ -131,11 +130,6 @@ fn generate(rules: &Rules) -> Result<String, Box<dyn Error>> {
         rules.hiding_styles
     )?;
     writeln!(out, "{}", folded_characters()?)?;
-    writeln!(
-        out,
-        "{}",
-        lexicon::generate(concepts.words(), &rules.known_words, &rules.key_words)?
-    )?;
     writeln!(
         out,
         "#[cfg(test)]\npub(crate) static EXAMPLES: &[(&str, Rule, &str, bool)] = &[\n{examples}];"

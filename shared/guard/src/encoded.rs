@@ -63,16 +63,9 @@ pub(crate) fn find(text: &str) -> Vec<Found> {
         if run.payload < MIN_ENCODED_CHARS {
             continue;
         }
-        let digits = run.digits(bytes);
-        let encodings: &[Encoding] = if run.is_binary {
-            &[Encoding::Binary]
-        } else if run.is_hex {
-            &[Encoding::Hex, Encoding::Base64]
-        } else {
-            &[Encoding::Base64]
-        };
-        let trips = encodings.iter().find(|encoding| {
-            let Some(decoded) = decode(&digits, **encoding, &mut budget) else {
+        let trips = run.encodings().iter().find(|encoding| {
+            let Some(decoded) = decode(run.digits(bytes), run.payload, **encoding, &mut budget)
+            else {
                 return false;
             };
             says_something(&decoded)
@@ -104,26 +97,71 @@ pub(crate) fn find(text: &str) -> Vec<Found> {
 }
 
 /// A maximal run of encoded characters.
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "independent observations about the same characters"
-)]
 struct Run {
     start: usize,
     end: usize,
     /// Characters without the line breaks and spaces between groups.
     payload: usize,
-    is_hex: bool,
-    is_binary: bool,
-    has_upper: bool,
-    has_lower: bool,
-    has_digit: bool,
+    /// The kinds that all of these characters are, and those that one of them is.
+    all: u8,
+    any: u8,
     has_lines: bool,
 }
 
+/// Kinds of bytes: part of an encoded run.
+const BASE64: u8 = 1;
+/// A hexadecimal digit.
+const HEX: u8 = 1 << 1;
+/// A binary digit.
+const BINARY: u8 = 1 << 2;
+/// An upper-case letter, a lower-case letter, a digit.
+const UPPER: u8 = 1 << 3;
+const LOWER: u8 = 1 << 4;
+const DIGIT: u8 = 1 << 5;
+/// Part of a row of digit groups, the mark of a folded line in it included.
+const GROUPED: u8 = 1 << 6;
+
+static KINDS: [u8; 256] = {
+    let mut kinds = [0; 256];
+    let mut byte: u8 = 0;
+    while byte.is_ascii() {
+        let mut kind = 0;
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_') {
+            kind |= BASE64;
+        }
+        if byte.is_ascii_hexdigit() {
+            kind |= HEX | GROUPED;
+        }
+        kind |= match byte {
+            b'0' | b'1' => BINARY | DIGIT,
+            b'2'..=b'9' => DIGIT,
+            b'A'..=b'Z' => UPPER,
+            b'a'..=b'z' => LOWER,
+            b' ' => GROUPED,
+            _ => 0,
+        };
+        kinds[byte as usize] = kind;
+        byte += 1;
+    }
+    let fold = FOLD.as_bytes();
+    let mut at = 0;
+    while at < fold.len() {
+        kinds[fold[at] as usize] |= GROUPED;
+        at += 1;
+    }
+    kinds
+};
+
+/// Whether the byte is of one of these kinds.
+#[inline]
+fn is(byte: u8, kinds: u8) -> bool {
+    KINDS[usize::from(byte)] & kinds != 0
+}
+
 /// Whether the byte can be part of an encoded run.
+#[inline]
 pub(crate) fn is_base64(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_')
+    is(byte, BASE64)
 }
 
 /// Start of the next run that is long enough, from `at` on, which is not inside a run.
@@ -139,18 +177,13 @@ fn next_run(bytes: &[u8], at: usize) -> Option<usize> {
     }
 }
 
-/// Whether the byte can be part of a row of digit groups, the mark of a folded line in it included.
-fn is_grouped(byte: u8) -> bool {
-    byte == b' ' || byte.is_ascii_hexdigit() || FOLD.as_bytes().contains(&byte)
-}
-
 /// Start of the next stretch that is long enough for a row of digit groups, from `at` on. What is in
 /// front of it is part of none: a row is made of such bytes alone.
 fn next_stretch(bytes: &[u8], at: usize) -> Option<usize> {
     let mut start = at;
     loop {
         let window = bytes.get(start..start + MIN_GROUPS_BYTES)?;
-        match window.iter().rposition(|b| !is_grouped(*b)) {
+        match window.iter().rposition(|b| !is(*b, GROUPED)) {
             None => return Some(start),
             Some(gap) => start += gap + 1,
         }
@@ -219,24 +252,19 @@ impl Run {
             start,
             end: start,
             payload: 0,
-            is_hex: true,
-            is_binary: true,
-            has_upper: false,
-            has_lower: false,
-            has_digit: false,
+            all: HEX | BINARY,
+            any: 0,
             has_lines: false,
         };
         let mut first_line = 0;
         let mut at = start;
         while let Some(&byte) = bytes.get(at) {
-            if is_base64(byte) {
+            let kinds = KINDS[usize::from(byte)];
+            if kinds & BASE64 != 0 {
                 run.payload += 1;
                 first_line += usize::from(!run.has_lines);
-                run.is_hex &= byte.is_ascii_hexdigit();
-                run.is_binary &= matches!(byte, b'0' | b'1');
-                run.has_upper |= byte.is_ascii_uppercase();
-                run.has_lower |= byte.is_ascii_lowercase();
-                run.has_digit |= byte.is_ascii_digit();
+                run.all &= kinds;
+                run.any |= kinds;
                 at += 1;
                 run.end = at;
                 continue;
@@ -249,7 +277,7 @@ impl Run {
             {
                 at += FOLD.len();
             } else if byte == b' '
-                && run.is_hex
+                && run.all & HEX != 0
                 && run.goes_on_behind_space(bytes, behind_space(bytes, at))
             {
                 at = behind_space(bytes, at);
@@ -280,7 +308,7 @@ impl Run {
 
     /// Whether a group of digits like the ones so far follows at `at`.
     fn goes_on_behind_space(&self, bytes: &[u8], at: usize) -> bool {
-        let size = if self.is_binary && self.payload.is_multiple_of(8) {
+        let size = if self.all & BINARY != 0 && self.payload.is_multiple_of(8) {
             8
         } else {
             2
@@ -298,17 +326,29 @@ impl Run {
         group.iter().all(fits) && !bytes.get(at + size).is_some_and(|b| is_base64(*b))
     }
 
+    /// The encodings that it can be written in.
+    fn encodings(&self) -> &'static [Encoding] {
+        if self.all & BINARY != 0 {
+            &[Encoding::Binary]
+        } else if self.all & HEX != 0 {
+            &[Encoding::Hex, Encoding::Base64]
+        } else {
+            &[Encoding::Base64]
+        }
+    }
+
     /// The run without line breaks and spaces.
-    fn digits(&self, bytes: &[u8]) -> Vec<u8> {
+    fn digits<'a>(&self, bytes: &'a [u8]) -> impl Iterator<Item = u8> + use<'a> {
         let run = bytes.get(self.start..self.end).unwrap_or_default();
-        run.iter().copied().filter(|b| is_base64(*b)).collect()
+        run.iter().copied().filter(|b| is_base64(*b))
     }
 
     /// Long, and not a word or a path: mixed case, or digits among the letters.
     fn is_blob(&self) -> bool {
+        let has = |kinds: u8| self.any & kinds != 0;
         self.payload >= BLOB_CHARS
-            && ((self.has_upper && self.has_lower) || self.has_digit)
-            && (self.has_upper || self.has_lower)
+            && ((has(UPPER) && has(LOWER)) || has(DIGIT))
+            && has(UPPER | LOWER)
     }
 }
 
@@ -319,14 +359,19 @@ fn says_something(decoded: &str) -> bool {
     has_tag || !tokens::find(decoded, &[]).is_empty()
 }
 
-/// Decodes what is text, within the budget.
-fn decode(digits: &[u8], encoding: Encoding, budget: &mut usize) -> Option<String> {
+/// Decodes what is text, within the budget: so many digits.
+fn decode(
+    digits: impl Iterator<Item = u8>,
+    count: usize,
+    encoding: Encoding,
+    budget: &mut usize,
+) -> Option<String> {
     let bits = match encoding {
         Encoding::Base64 => 6,
         Encoding::Hex => 4,
         Encoding::Binary => 1,
     };
-    let length = (digits.len() * bits / 8).min(*budget);
+    let length = (count * bits / 8).min(*budget);
     let mut out = Vec::with_capacity(length);
     let (mut buffer, mut filled) = (0_u32, 0);
     for digit in digits {

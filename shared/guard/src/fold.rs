@@ -55,11 +55,15 @@ pub(crate) fn is_word_char(c: char) -> bool {
     if c.is_ascii() {
         return c.is_ascii_alphanumeric();
     }
-    // The ideographs are letters, all of them, and the tables of the standard library are slow for them.
+    // The tables of the standard library are slow for ideographs, which are letters, all of them, and for
+    // the punctuation between them.
     matches!(c, '\u{4e00}'..='\u{9fff}')
-        || c.is_alphanumeric()
-        || is_combining_mark(c)
-        || enclosed_letter(c).is_some()
+        || !matches!(c, '\u{2010}'..='\u{205E}' | '\u{3000}'..='\u{3003}' | '\u{3008}'..='\u{3020}' | '\u{FF01}'..='\u{FF0F}')
+            && is_in_word(c)
+}
+
+fn is_in_word(c: char) -> bool {
+    c.is_alphanumeric() || is_combining_mark(c) || enclosed_letter(c).is_some()
 }
 
 /// Letters in circles and squares that have no compatibility decomposition.
@@ -149,6 +153,13 @@ mod tests {
             "🅘🅖🅝🅞🅡🅔",
         ] {
             assert_eq!(folded(disguised), "ignore", "{disguised}");
+        }
+    }
+
+    #[test]
+    fn the_characters_that_are_told_apart_by_range_are_what_the_tables_say() {
+        for c in '\u{80}'..=char::MAX {
+            assert_eq!(is_word_char(c), is_in_word(c), "{c:?}");
         }
     }
 

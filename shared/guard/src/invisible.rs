@@ -1,5 +1,7 @@
 //! Code points that a reader does not see and a model does.
 
+use crate::ascii::are_printable;
+
 /// Whether `c` is drawn as nothing: zero-width characters, direction controls, tags, variation
 /// selectors, fillers, control characters. Tab, line feed, carriage return and form feed are not.
 pub(crate) fn is_invisible(c: char) -> bool {
@@ -72,10 +74,17 @@ pub(crate) fn unexpected(text: &str) -> impl Iterator<Item = Invisible> + '_ {
             let start = at;
             let rest = text.get(at..)?;
             let bytes = rest.as_bytes();
-            let skipped = visible_ascii_prefix(bytes);
+            let skipped = visible_prefix(bytes);
             if skipped > 0 {
-                previous = char::from(*bytes.get(skipped - 1)?);
-                since_joiner = 2;
+                let mut seen = rest.get(..skipped)?.chars().rev();
+                previous = seen.next()?;
+                // No chain goes over an ASCII character, or over two of any script.
+                let is_chained = seen.next().is_none() && !previous.is_ascii();
+                since_joiner = if is_chained {
+                    since_joiner.saturating_add(1)
+                } else {
+                    2
+                };
                 at += skipped;
                 continue;
             }
@@ -112,34 +121,44 @@ pub(crate) fn unexpected(text: &str) -> impl Iterator<Item = Invisible> + '_ {
     })
 }
 
-/// How many bytes at the start are printable ASCII or ordinary white space.
-fn visible_ascii_prefix(bytes: &[u8]) -> usize {
-    let plain = |b: &u8| matches!(b, b' '..=b'~' | b'\t' | b'\n' | b'\r' | 0x0C);
-    // Short runs first: in other scripts there are many.
-    for length in 0..2 {
-        if !bytes.get(length).is_some_and(plain) {
+/// How many bytes at the start are characters that are surely drawn or ordinary white space.
+fn visible_prefix(bytes: &[u8]) -> usize {
+    let mut length = 0;
+    loop {
+        let rest = bytes.get(length..).unwrap_or_default();
+        let (eights, _) = rest.as_chunks();
+        let printable = 8 * eights
+            .iter()
+            .take_while(|eight| are_printable(**eight))
+            .count();
+        let next = rest.iter().skip(printable).take(8);
+        let visible = next.take_while(|byte| is_visible(**byte)).count();
+        length += printable + visible;
+        if visible < 8 {
             return length;
         }
     }
-    // Sixteen bytes at a time, with comparisons that the processor makes for all of them at once: this
-    // loop sees every byte of every text.
-    let is_plain_block = |block: &&[u8]| {
-        let is = |byte: &u8, space: u8| u8::from(*byte == space);
-        let plain = block.iter().map(|b| {
-            let printable = u8::from(matches!(b, b' '..=b'~'));
-            printable + is(b, b'\t') + is(b, b'\n') + is(b, b'\r') + is(b, 0x0C)
-        });
-        usize::from(plain.sum::<u8>()) == block.len()
+}
+
+/// Whether no character that has this byte is invisible, whichever other bytes it has.
+fn is_visible(byte: u8) -> bool {
+    static VISIBLE: [bool; 256] = {
+        let mut visible = [false; 256];
+        let mut byte: u8 = 0;
+        loop {
+            visible[byte as usize] = matches!(byte, b' '..=b'~' | b'\t' | b'\n' | b'\r' | 0x0C)
+                // It continues a character.
+                || matches!(byte, 0x80..=0xBF)
+                // It begins one of a block of 64 or 4,096 that has no invisible one.
+                || matches!(byte, 0xC3..=0xCC | 0xCE..=0xD7 | 0xD9..=0xE0 | 0xE4..=0xEE);
+            if byte == u8::MAX {
+                break;
+            }
+            byte += 1;
+        }
+        visible
     };
-    let blocks = bytes.chunks_exact(16);
-    let length = 16 * blocks.take_while(is_plain_block).count();
-    length
-        + bytes
-            .get(length..)
-            .unwrap_or_default()
-            .iter()
-            .take_while(|b| plain(b))
-            .count()
+    VISIBLE[usize::from(byte)]
 }
 
 /// Whether ordinary spelling puts `c` between `previous` and `next`.
@@ -193,6 +212,17 @@ mod tests {
 
     fn found(text: &str) -> Vec<char> {
         unexpected(text).map(|invisible| invisible.c).collect()
+    }
+
+    #[test]
+    fn no_invisible_code_point_begins_with_a_byte_that_is_taken_for_visible() {
+        let mut buffer = [0; 4];
+        for c in ('\0'..=char::MAX).filter(|c| is_invisible(*c)) {
+            assert!(
+                !is_visible(c.encode_utf8(&mut buffer).as_bytes()[0]),
+                "{c:?}"
+            );
+        }
     }
 
     #[test]

@@ -5,64 +5,39 @@
 //!
 //! The build lays the table out (`build/lexicon.rs`), so that nothing is built when a function starts.
 
-use crate::hash::{BEGINNING_BITS, STEM_BITS, bit, hash_step};
+use crate::hash::{BEGINNING_BITS, Ends, STEM_BEGINNING_BYTES, bit, hash_step, letter_pair};
+use crate::lexeme::{Lexeme, ones};
 use crate::rules::{
-    BEGINNINGS, CONCEPT_LISTS, CONCEPT_STARTS, KEY_ENDS, KEY_STARTS, KEY_WORDS, SLOTS, STEMS, TEXTS,
+    BEGINNINGS, KEY_WORDS, KEYS_BY_END, KEYS_BY_LENGTH, KEYS_BY_START, MIDDLES, SLOTS, STEM_STARTS,
+    STEMS, WORDS,
 };
 
 /// Shortest word that is found inside a run of joined letters.
 const MIN_JOINED_LETTERS: usize = 3;
+/// Shortest word that is taken for a misspelled key word.
+const MIN_MISSPELLED_LETTERS: usize = 5;
+/// Longest word that has nothing between its ends, in bytes.
+const WHOLE_BYTES: usize = 16;
 /// Longest word, in bytes.
 pub(crate) const MAX_WORD_BYTES: usize = 64;
 
-/// How a word is spelled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Spelling {
-    /// As it should be, or nearly so.
-    Plain,
-    /// Each letter moved by 13 places.
-    Rot13,
-    /// From the last letter to the first.
-    Reversed,
-}
-
-/// A word of the table and its spelling: 0 is a word that is not in it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Lexeme(u16);
-
-impl Lexeme {
-    const ROT13: u16 = 1 << 14;
-    const REVERSED: u16 = 1 << 15;
-
-    /// How the word was spelled.
-    pub fn spelling(self) -> Spelling {
-        match self.0 & (Self::ROT13 | Self::REVERSED) {
-            0 => Spelling::Plain,
-            Self::ROT13 => Spelling::Rot13,
-            _ => Spelling::Reversed,
-        }
-    }
-
-    /// Whether the word is not in the table.
-    pub fn is_unknown(self) -> bool {
-        self.0 == 0
-    }
-}
-
-/// One place of the hash table: free when `lexeme` is 0.
+/// A word of the table.
 #[derive(Debug)]
-pub(crate) struct Slot {
-    pub hash: u32,
-    /// Where the word begins in [`TEXTS`].
-    pub text: u16,
-    /// Its length in bytes, and [`Slot::STEM`].
+pub(crate) struct Word {
+    /// What tells it from others of its length: all of it up to 16 bytes.
+    pub ends: Ends,
+    /// Its length in bytes.
     pub length: u8,
+    /// Where what lies between the ends begins in [`MIDDLES`].
+    pub middle: u16,
     pub lexeme: u16,
 }
 
-impl Slot {
-    /// Set in `length` when any ending may follow the word.
-    const STEM: u8 = 1 << 7;
+/// The beginning of a word that any ending may follow.
+#[derive(Debug)]
+pub(crate) struct Stem {
+    pub text: &'static [u8],
+    pub lexeme: u16,
 }
 
 /// A word that is recognised with one edit.
@@ -72,81 +47,70 @@ pub(crate) struct KeyWord {
     pub lexeme: u16,
 }
 
-#[inline]
-fn is_in<const WORDS: usize>(set: &[u64; WORDS], hash: u32, bits: u32) -> bool {
-    let (index, mask) = bit(hash, bits);
-    // Both are powers of two, so that this is the same number and known to be one of the set.
-    set[index & (WORDS - 1)] & mask != 0
-}
-
-fn search(word: &[u8], hash: u32, is_stem: bool) -> Option<Lexeme> {
-    let mut position = hash as usize & (SLOTS.len() - 1);
-    loop {
-        let slot = SLOTS.get(position)?;
-        if slot.lexeme == 0 {
-            return None;
-        }
-        if slot.hash == hash && (slot.length & Slot::STEM != 0) == is_stem {
-            let start = usize::from(slot.text);
-            let end = start + usize::from(slot.length & !Slot::STEM);
-            if TEXTS.get(start..end) == Some(word) {
-                return Some(Lexeme(slot.lexeme));
-            }
-        }
-        position = (position + 1) & (SLOTS.len() - 1);
-    }
-}
-
-/// The concepts of a lexeme, whichever way it was spelled.
-pub(crate) fn concepts(lexeme: Lexeme) -> &'static [u16] {
-    let index = usize::from(lexeme.0 & !(Lexeme::ROT13 | Lexeme::REVERSED));
-    match (CONCEPT_STARTS.get(index), CONCEPT_STARTS.get(index + 1)) {
-        (Some(start), Some(end)) => CONCEPT_LISTS
-            .get(usize::from(*start)..usize::from(*end))
-            .unwrap_or_default(),
-        _ => &[],
-    }
-}
-
 /// Looks up a folded word: as it stands, by its stem, read as leetspeak, with one edit.
 pub(crate) fn find(word: &[u8]) -> Lexeme {
-    if let Some(lexeme) = plain(word) {
-        return lexeme;
-    }
     if word.iter().all(u8::is_ascii_lowercase) {
-        return misspelled(word).unwrap_or_default();
+        return find_letters(word, Ends::of(word));
     }
-    if word.is_ascii() {
-        leet(word).unwrap_or_default()
-    } else {
-        Lexeme::default()
-    }
+    let leet = || leet(word).filter(|_| word.is_ascii());
+    plain(word).or_else(leet).unwrap_or_default()
+}
+
+/// Looks up a word of the letters from a to z, whose ends these are.
+#[inline]
+pub(crate) fn find_letters(word: &[u8], ends: Ends) -> Lexeme {
+    search(word, ends).unwrap_or_else(|| unlisted(word))
+}
+
+/// A word of letters that is not in the table as it stands.
+#[inline(never)]
+fn unlisted(word: &[u8]) -> Lexeme {
+    let lexeme = stem(word).or_else(|| misspelled(word));
+    lexeme.unwrap_or_default()
 }
 
 fn plain(word: &[u8]) -> Option<Lexeme> {
-    let mut hash = 0;
-    let mut stem = None;
-    // No word and no stem is longer.
-    for (index, byte) in word.iter().take(MAX_WORD_BYTES).enumerate() {
-        hash = hash_step(hash, *byte);
-        if index < 2 {
-            continue;
+    exact(word).or_else(|| stem(word))
+}
+
+fn exact(word: &[u8]) -> Option<Lexeme> {
+    search(word, Ends::of(word))
+}
+
+/// The word of the table that is this one from the first to the last byte.
+#[inline]
+fn search(word: &[u8], ends: Ends) -> Option<Lexeme> {
+    let mut position = ends.hash() as usize;
+    loop {
+        let slot = usize::from(SLOTS[position % SLOTS.len()]);
+        let found = WORDS.get(slot.checked_sub(1)?)?;
+        if found.ends == ends
+            && usize::from(found.length) == word.len()
+            && (word.len() <= WHOLE_BYTES || has_middle(found, word))
+        {
+            return Some(Lexeme(found.lexeme));
         }
-        // Most words part from all that are known after a few letters.
-        if !is_in(&BEGINNINGS, hash, BEGINNING_BITS) {
-            return stem;
-        }
-        if is_in(&STEMS, hash, STEM_BITS) {
-            stem = search(word.get(..=index)?, hash, true).or(stem);
-        }
+        position += 1;
     }
-    if word.len() <= MAX_WORD_BYTES
-        && is_in(&BEGINNINGS, hash, BEGINNING_BITS)
-        && let Some(lexeme) = search(word, hash, false)
-    {
-        return Some(lexeme);
-    }
-    stem
+}
+
+/// Whether `word`, which has the same length and ends, is the same between the ends.
+#[cold]
+fn has_middle(found: &Word, word: &[u8]) -> bool {
+    let middle = Ends::middle(word);
+    let start = usize::from(found.middle);
+    MIDDLES.get(start..start + middle.len()) == Some(middle)
+}
+
+/// The longest stem that the word begins with.
+#[inline]
+fn stem(word: &[u8]) -> Option<Lexeme> {
+    let beginning = word.first_chunk::<STEM_BEGINNING_BYTES>()?;
+    let bucket = Ends::of(beginning).stem_bucket() as usize;
+    let range = usize::from(*STEM_STARTS.get(bucket)?)..usize::from(*STEM_STARTS.get(bucket + 1)?);
+    let stems = STEMS.get(range)?;
+    let stem = stems.iter().find(|stem| word.starts_with(stem.text))?;
+    Some(Lexeme(stem.lexeme))
 }
 
 /// The longest word at the start of `text`, if any, and its length in bytes.
@@ -155,16 +119,13 @@ pub(crate) fn longest(text: &str) -> Option<(Lexeme, usize)> {
     let mut longest = None;
     for (index, c) in text.char_indices() {
         let end = index + c.len_utf8();
-        let bytes = text.as_bytes();
-        hash = bytes
-            .get(index..end)?
-            .iter()
-            .fold(hash, |hash, byte| hash_step(hash, *byte));
-        if !is_in(&BEGINNINGS, hash, BEGINNING_BITS) {
+        hash = hash_step(hash, c);
+        let (word, mask) = bit(hash, BEGINNING_BITS);
+        if BEGINNINGS.get(word).is_none_or(|word| word & mask == 0) {
             break;
         }
         if end >= MIN_JOINED_LETTERS
-            && let Some(lexeme) = search(bytes.get(..end)?, hash, false)
+            && let Some(lexeme) = exact(text.as_bytes().get(..end)?)
         {
             longest = Some((lexeme, end));
         }
@@ -202,32 +163,20 @@ fn leet(word: &[u8]) -> Option<Lexeme> {
 }
 
 /// A key word with one letter too many, too few, wrong, or swapped with its neighbour.
+#[inline]
 fn misspelled(word: &[u8]) -> Option<Lexeme> {
-    if !(5..=16).contains(&word.len()) {
+    if word.len() < MIN_MISSPELLED_LETTERS {
         return None;
     }
-    // One edit leaves the first two letters or the last two as they are.
-    let lengths = |table: &[[u32; 26]; 26], first: u8, second: u8| {
-        let index = |letter: u8| usize::from(letter.wrapping_sub(b'a'));
-        let row = table.get(index(first));
-        row.and_then(|row| row.get(index(second)).copied())
-            .unwrap_or(0)
-    };
     let ([a, b, ..], [.., y, z]) = (word, word) else {
         return None;
     };
-    if (lengths(&KEY_STARTS, *a, *b) | lengths(&KEY_ENDS, *y, *z)) >> word.len() & 1 == 0 {
-        return None;
-    }
-    // The key words stand in the order of their lengths.
-    let first = KEY_WORDS.partition_point(|key| key.text.len() + 1 < word.len());
-    KEY_WORDS
-        .iter()
-        .skip(first)
-        .take_while(|key| key.text.len() <= word.len() + 1)
-        .filter(|key| key.text.starts_with(&[*a, *b]) || key.text.ends_with(&[*y, *z]))
-        .find(|key| is_one_edit(key.text, word))
-        .map(|key| Lexeme(key.lexeme))
+    // One edit leaves the first two letters or the last two as they are.
+    let near = KEYS_BY_START[letter_pair(*a, *b)] | KEYS_BY_END[letter_pair(*y, *z)];
+    let keys = near & KEYS_BY_LENGTH.get(word.len())?;
+    let mut keys = ones(keys).filter_map(|key| KEY_WORDS.get(key));
+    let key = keys.find(|key| is_one_edit(key.text, word))?;
+    Some(Lexeme(key.lexeme))
 }
 
 /// The letter that a digit or sign stands for in leetspeak; `one` is what `1` stands for.
@@ -265,10 +214,11 @@ fn is_one_edit(a: &[u8], b: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lexeme::Spelling;
 
     fn same(a: &str, b: &str) -> bool {
         let (a, b) = (find(a.as_bytes()), find(b.as_bytes()));
-        !a.is_unknown() && concepts(a) == concepts(b)
+        !a.is_unknown() && a.index() == b.index()
     }
 
     #[test]
@@ -279,14 +229,14 @@ mod tests {
             assert!(same("ignore", spelling), "{spelling}");
         }
         assert!(same("all", "a11"));
-        assert_eq!(find(b"erongi").spelling(), Spelling::Reversed);
-        assert_eq!(find(b"vtaber").spelling(), Spelling::Rot13);
+        assert!(find(b"erongi").is_spelled(Spelling::Reversed));
+        assert!(find(b"vtaber").is_spelled(Spelling::Rot13));
     }
 
     #[test]
     fn neighbours_of_key_words_are_not_taken_for_them() {
         for word in ["ignores", "forged", "revel"] {
-            assert!(concepts(find(word.as_bytes())).is_empty(), "{word}");
+            assert!(!find(word.as_bytes()).has_concept(), "{word}");
         }
     }
 

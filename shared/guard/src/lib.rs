@@ -11,12 +11,17 @@
 //!
 //! Everything here is pure and linear in the size of the text.
 
+mod ascii;
+mod between;
+mod block;
+mod candidates;
 mod encoded;
 mod envelope;
 mod finding;
 mod fold;
 mod hash;
 mod invisible;
+mod lexeme;
 mod lexicon;
 mod markup;
 mod matcher;
@@ -26,6 +31,7 @@ mod scan;
 mod summary;
 mod tokens;
 mod unit;
+mod word;
 
 use raglan_texts::Language;
 use serde::Serialize;

@@ -1,6 +1,7 @@
 //! The rules' data: the tables that the build makes of `rules.toml`.
 
 use crate::Rule;
+use crate::lexeme::LexemeSet;
 
 /// Longest pattern in tokens, gaps included.
 pub(crate) const MAX_PATTERN_TOKENS: usize = 48;
@@ -38,8 +39,8 @@ pub(crate) struct Pattern {
 /// One place of a [`Pattern`].
 #[derive(Debug)]
 pub(crate) struct Element {
-    /// The token must belong to one of these concepts.
-    pub concepts: &'static [u16],
+    /// The token must be one of these.
+    pub lexemes: LexemeSet,
     /// How many tokens may stand between the element before and this one.
     pub gap: u8,
     /// Whether a sentence may end in between.
@@ -48,18 +49,20 @@ pub(crate) struct Element {
     pub flags: u16,
 }
 
-/// What the build makes of `rules.toml`: `CONCEPT_COUNT`, `LEAD` and `NOT` (indices of two concepts), `PATTERNS` in the order of the data,
-/// `ROLE_TAGS` (sorted), `HIDING_STYLES`; `FOLDED`, what each letter from U+0080 on folds to, 0 if
-/// not to one character; the word table (`SLOTS`, `TEXTS`, `BEGINNINGS`, `STEMS`, `CONCEPT_LISTS`,
-/// `CONCEPT_STARTS`, `KEY_WORDS`, and `KEY_STARTS` and `KEY_ENDS`, the lengths by the first two and the
-/// last two letters); `EXAMPLES` for the tests: entry, rule, text, whether it is found.
+/// What the build makes of `rules.toml`: `PATTERNS` in the order of the data; `LEAD` and `NOT`, the
+/// lexemes of two concepts; `ROLE_TAGS` (sorted), `HIDING_STYLES`; `FOLDED`, what each letter from U+0080
+/// on folds to, 0 if not to one character; the word table (`LEXEME_COUNT`, `NO_CONCEPT`, `WORDS`, `SLOTS`,
+/// `MIDDLES`, `BEGINNINGS`, `STEMS`, `STEM_STARTS`, `KEY_WORDS`, and as sets of these `KEYS_BY_START`,
+/// `KEYS_BY_END` and `KEYS_BY_LENGTH`); `EXAMPLES` for the tests: entry, rule, text, whether it is found.
 #[expect(clippy::unreadable_literal, reason = "generated")]
 mod tables {
     use super::{
         CLAUSE_START, CLOSED, COLON, Element, KEY, LINE_START, NOT_NEGATED, OPENED, Pattern,
     };
     use crate::Rule;
-    use crate::lexicon::{KeyWord, Slot};
+    use crate::hash::{Ends, LETTER_PAIRS};
+    use crate::lexeme::LexemeSet;
+    use crate::lexicon::{KeyWord, Stem, Word};
 
     include!(concat!(env!("OUT_DIR"), "/rules.rs"));
 }

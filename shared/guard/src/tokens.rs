@@ -1,10 +1,15 @@
 //! Cuts the probe view of a text into tokens.
 
+use crate::ascii::WordPart;
+use crate::between::Between;
 use crate::fold::{fold, is_unspaced, is_word_char};
-use crate::lexicon::{self, Lexeme, MAX_WORD_BYTES, leet_letter};
+use crate::hash::Ends;
+use crate::lexeme::Lexeme;
+use crate::lexicon::{self, leet_letter};
 use crate::matcher::{Hit, Matcher, Token};
-use crate::rules::{CLAUSE_START, CLOSED, COLON, FOLDED, KEY, LINE_START, OPENED, SENTENCE_START};
+use crate::rules::{CLOSED, COLON, FOLDED, KEY, SENTENCE_START};
 use crate::unit::{Kind, unit_at};
+use crate::word::Word;
 
 /// Single letters in a row that are read as a spaced-out word.
 const MIN_SPACED_LETTERS: usize = 4;
@@ -49,6 +54,15 @@ struct Letter {
     token: Token,
 }
 
+/// Where a character of a run is.
+struct Place {
+    /// Its end in the run.
+    run_end: usize,
+    /// In the original, in bytes.
+    start: usize,
+    end: usize,
+}
+
 struct Tokenizer<'a> {
     text: &'a str,
     reading: Reading,
@@ -57,49 +71,9 @@ struct Tokenizer<'a> {
     letters: Vec<Letter>,
     /// A run of characters of a script without spaces: its text, and where each character is.
     run: String,
-    run_places: Vec<(usize, usize)>,
+    run_places: Vec<Place>,
     between: Between,
     invisible_in_word: bool,
-}
-
-/// The word that is being read.
-struct Word {
-    bytes: [u8; MAX_WORD_BYTES],
-    length: usize,
-    /// In the original, in bytes.
-    start: usize,
-    end: usize,
-}
-
-/// What was seen since the last token.
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "independent observations about the same few characters"
-)]
-#[derive(Debug, Clone, Copy)]
-struct Between {
-    /// Flags of the next token.
-    flags: u16,
-    colons: u8,
-    quoted: bool,
-    /// A full stop, which ends the sentence if white space follows.
-    stop: bool,
-    space: bool,
-    closed: bool,
-    /// How many characters it was.
-    separators: u8,
-}
-
-impl Between {
-    const NOTHING: Self = Self {
-        flags: 0,
-        colons: 0,
-        quoted: false,
-        stop: false,
-        space: false,
-        closed: false,
-        separators: 0,
-    };
 }
 
 impl<'a> Tokenizer<'a> {
@@ -108,19 +82,11 @@ impl<'a> Tokenizer<'a> {
             text,
             reading,
             matcher: Matcher::new(text.len()),
-            word: Word {
-                bytes: [0; MAX_WORD_BYTES],
-                length: 0,
-                start: 0,
-                end: 0,
-            },
+            word: Word::new(),
             letters: Vec::new(),
             run: String::new(),
             run_places: Vec::new(),
-            between: Between {
-                flags: LINE_START | CLAUSE_START,
-                ..Between::NOTHING
-            },
+            between: Between::START,
             invisible_in_word: false,
         }
     }
@@ -128,22 +94,32 @@ impl<'a> Tokenizer<'a> {
     fn run(mut self, borders: &[usize]) -> Tokenized {
         let bytes = self.text.as_bytes();
         let mut borders = borders.iter().copied();
-        let mut border = borders.next();
+        let mut next_border = || borders.next().unwrap_or(usize::MAX);
+        let mut border = next_border();
         let mut at = 0;
         while let Some(&byte) = bytes.get(at) {
-            while border.is_some_and(|border| border <= at) {
+            while border <= at {
                 self.end_word();
-                border = borders.next();
+                border = next_border();
             }
-            if lower(byte) != 0 {
-                at = self.take_ascii(at);
-                continue;
-            }
-            if is_plain_separator(byte) {
-                self.end_word();
-                self.separate(char::from(byte));
-                at += 1;
-                continue;
+            match class(byte) {
+                Class::Word => {
+                    at = self.take_ascii(at);
+                    continue;
+                }
+                Class::Space => {
+                    self.end_word();
+                    self.between.see_space();
+                    at += 1;
+                    continue;
+                }
+                Class::Separator => {
+                    self.end_word();
+                    self.between.see(char::from(byte));
+                    at += 1;
+                    continue;
+                }
+                Class::Other => {}
             }
             if byte >= 0x80
                 && let Some(end) = self.take_letter(at)
@@ -165,28 +141,32 @@ impl<'a> Tokenizer<'a> {
     }
 
     /// Takes the ASCII letters and digits from `at` on; gives their end.
+    #[inline]
     fn take_ascii(&mut self, at: usize) -> usize {
         self.end_run();
-        let rest = self.text.as_bytes().get(at..).unwrap_or_default();
-        let word = &mut self.word;
-        if word.length == 0 {
-            word.start = at;
-        }
-        let mut length = word.length;
-        let mut end = at;
-        for byte in rest {
-            let lower = lower(*byte);
-            if lower == 0 {
-                break;
+        let bytes = self.text.as_bytes();
+        let mut part = WordPart::of(bytes.get(at..).unwrap_or_default());
+        let mut end = at + part.length;
+        if self.word.is_empty() && part.length < WordPart::MAX_LENGTH {
+            match bytes.get(end).map_or(Class::Separator, |byte| class(*byte)) {
+                Class::Space => {
+                    self.push_short_word(&part, at);
+                    self.between.see_space();
+                    return end + 1;
+                }
+                Class::Separator => {
+                    self.push_short_word(&part, at);
+                    return end;
+                }
+                Class::Word | Class::Other => {}
             }
-            if let Some(slot) = word.bytes.get_mut(length) {
-                *slot = lower;
-                length += 1;
-            }
-            end += 1;
         }
-        word.length = length;
-        word.end = end;
+        self.word.push_part(&part, at);
+        while part.length == WordPart::MAX_LENGTH {
+            part = WordPart::of(bytes.get(end..).unwrap_or_default());
+            self.word.push_part(&part, end);
+            end += part.length;
+        }
         end
     }
 
@@ -198,13 +178,22 @@ impl<'a> Tokenizer<'a> {
             self.end_run();
             self.word.push_char(folded, at, end);
         } else if is_unspaced(c) {
-            self.end_spelled_word();
-            self.run.push(c);
-            self.run_places.push((at, end));
+            self.push_unspaced(c, at, end);
         } else {
             return None;
         }
         Some(end)
+    }
+
+    /// Takes a character of a script without spaces.
+    fn push_unspaced(&mut self, c: char, start: usize, end: usize) {
+        self.end_spelled_word();
+        self.run.push(c);
+        self.run_places.push(Place {
+            run_end: self.run.len(),
+            start,
+            end,
+        });
     }
 
     fn take(&mut self, kind: Kind, start: usize, end: usize) {
@@ -212,7 +201,7 @@ impl<'a> Tokenizer<'a> {
             Kind::Silent => {}
             Kind::Neutral => self.end_word(),
             Kind::Invisible => {
-                if self.word.length > 0 || !self.run.is_empty() {
+                if !self.word.is_empty() || !self.run.is_empty() {
                     self.invisible_in_word = true;
                     if self.reading == Reading::Split {
                         self.end_word();
@@ -220,9 +209,7 @@ impl<'a> Tokenizer<'a> {
                 }
             }
             Kind::Char(c) if is_unspaced(c) => {
-                self.end_spelled_word();
-                self.run.push(c);
-                self.run_places.push((start, end));
+                self.push_unspaced(c, start, end);
             }
             Kind::Char(c) if is_word_char(c) => {
                 self.end_run();
@@ -264,89 +251,35 @@ impl<'a> Tokenizer<'a> {
                 .copied()
                 .unwrap_or(b' ')
         };
-        self.word.length > 0
+        !self.word.is_empty()
             && next(0).eq_ignore_ascii_case(&b't')
             && !next(1).is_ascii_alphanumeric()
     }
 
     /// Notes a character that is no part of a word.
     fn separate(&mut self, c: char) {
-        let between = &mut self.between;
-        between.separators = between.separators.saturating_add(1);
-        match c {
-            '\n' | '\u{2028}' | '\u{2029}' => {
-                if between.stop {
-                    between.flags |= SENTENCE_START;
-                }
-                self.apply_after();
-                self.between.flags |= LINE_START | CLAUSE_START;
-                self.between.stop = false;
-                self.between.space = true;
-                return;
-            }
-            '.' => between.stop = true,
-            '!' | '?' | '。' | '！' | '？' | '।' | '؟' => {
-                between.flags |= SENTENCE_START | CLAUSE_START;
-            }
-            ':' | '：' => {
-                between.colons = between.colons.saturating_add(1);
-                between.flags |= CLAUSE_START;
-            }
-            '"' | '\'' | '“' | '”' | '‘' | '’' => {
-                between.quoted |= between.colons == 0;
-                between.flags |= CLAUSE_START;
-            }
-            '(' | '[' | '{' | '<' | '（' | '【' | '「' | '«' => {
-                if c == '(' {
-                    between.closed = false;
-                }
-                between.flags |= OPENED | CLAUSE_START;
-            }
-            ')' | ']' | '}' | '>' | '）' | '】' | '」' | '»' => {
-                between.closed |= between.flags & OPENED == 0;
-                between.flags = (between.flags | CLAUSE_START) & !OPENED;
-            }
-            ',' | ';' | '，' | '；' | '、' | '#' | '|' | '¦' | '•' | '·' | '=' | '—' => {
-                between.flags |= CLAUSE_START;
-            }
-            '-' | '–' if between.space || between.flags & LINE_START != 0 => {
-                between.flags |= CLAUSE_START;
-            }
-            c if c.is_whitespace() => {
-                if between.stop {
-                    between.flags |= SENTENCE_START | CLAUSE_START;
-                    between.stop = false;
-                }
-                between.space = true;
-                return;
-            }
-            _ => {}
+        if matches!(c, '\n' | '\u{2028}' | '\u{2029}') {
+            self.between.end_line();
+            self.apply_after();
+            self.between.begin_line();
+        } else {
+            self.between.see(c);
         }
-        self.between.space = false;
     }
 
     /// Gives the last token the flags that depend on what follows it.
+    #[inline]
     fn apply_after(&mut self) {
-        let between = self.between;
-        if between.colons == 0 && !between.closed {
-            self.between.quoted = false;
-            return;
-        }
-        let last = match self.letters.last_mut() {
-            Some(letter) => Some(&mut letter.token),
-            None => self.matcher.last_mut(),
-        };
-        if let Some(token) = last {
-            if between.colons == 1 {
-                token.flags |= if between.quoted { KEY } else { COLON };
-            }
-            if between.closed {
-                token.flags |= CLOSED;
+        let flags = self.between.take_after_flags();
+        if flags != 0 {
+            let last = match self.letters.last_mut() {
+                Some(letter) => Some(&mut letter.token),
+                None => self.matcher.last_mut(),
+            };
+            if let Some(token) = last {
+                token.flags |= flags;
             }
         }
-        self.between.colons = 0;
-        self.between.quoted = false;
-        self.between.closed = false;
     }
 
     /// The flags of the token that begins now.
@@ -360,70 +293,80 @@ impl<'a> Tokenizer<'a> {
         self.end_run();
     }
 
+    #[inline]
     fn end_spelled_word(&mut self) {
-        if self.word.length > 0 {
+        if !self.word.is_empty() {
             self.push_word();
         }
     }
 
-    /// Looks up the word that was read.
-    fn push_word(&mut self) {
-        let length = self.word.length;
-        let (start, end) = (self.word.start, self.word.end);
+    /// Looks up a word that is one part and nothing else, which most words are: what
+    /// [`Tokenizer::push_word`] does with less copying.
+    #[inline]
+    fn push_short_word(&mut self, part: &WordPart, start: usize) {
+        let lower = part.lower.to_le_bytes();
+        let word = lower.get(..part.length).unwrap_or_default();
         let separators = self.between.separators;
-        let flags = self.before_flags();
-        self.word.length = 0;
-        let bytes = self.word.bytes;
-        let word = bytes.get(..length).unwrap_or_default();
-        if let [byte] = word {
-            let token = Token {
-                start,
-                end,
-                lexeme: Lexeme::default(),
-                flags,
-            };
-            self.letters.push(Letter {
-                byte: *byte,
-                begins_word: separators > 1,
-                token,
-            });
+        let mut token = self.token(start, start + part.length);
+        if let [byte] = *word {
+            self.push_letter(byte, separators, token);
+            return;
+        }
+        token.lexeme = if part.has_digit {
+            lexicon::find(word)
+        } else {
+            lexicon::find_letters(word, Ends::of_short(part.lower))
+        };
+        self.end_letters();
+        self.matcher.push(token);
+    }
+
+    /// Looks up the word that was read.
+    #[inline(never)]
+    fn push_word(&mut self) {
+        let separators = self.between.separators;
+        let mut token = self.token(self.word.start, self.word.end);
+        let word = std::mem::replace(&mut self.word, Word::new());
+        let bytes = word.bytes();
+        if let [byte] = *bytes {
+            self.push_letter(byte, separators, token);
             return;
         }
         self.end_letters();
-        if length > MAX_SENTENCE_WORD_BYTES && word.is_ascii() {
-            let flags = flags | SENTENCE_START;
-            self.matcher.push(Token {
-                start,
-                end,
-                lexeme: Lexeme::default(),
-                flags,
-            });
+        if bytes.len() > MAX_SENTENCE_WORD_BYTES && bytes.is_ascii() {
+            token.flags |= SENTENCE_START;
             self.between.flags |= SENTENCE_START;
-            return;
+        } else if word.has_only_letters {
+            token.lexeme = lexicon::find_letters(bytes, Ends::of(bytes));
+            if token.lexeme.is_unknown()
+                && bytes.len() >= MIN_JOINED_WORDS_LETTERS
+                && self.push_joined(bytes, token, 0, 2)
+            {
+                return;
+            }
+        } else {
+            token.lexeme = lexicon::find(bytes);
         }
-        let lexeme = lexicon::find(word);
-        let joined = lexeme.is_unknown()
-            && length >= MIN_JOINED_WORDS_LETTERS
-            && word.iter().all(u8::is_ascii_lowercase)
-            && self.push_joined(
-                word,
-                Token {
-                    start,
-                    end,
-                    lexeme,
-                    flags,
-                },
-                0,
-                2,
-            );
-        if !joined {
-            self.matcher.push(Token {
-                start,
-                end,
-                lexeme,
-                flags,
-            });
+        self.matcher.push(token);
+    }
+
+    /// A token that begins now, of a word that is not known yet.
+    #[inline]
+    fn token(&mut self, start: usize, end: usize) -> Token {
+        Token {
+            start,
+            end,
+            lexeme: Lexeme::default(),
+            flags: self.before_flags(),
         }
+    }
+
+    fn push_letter(&mut self, byte: u8, separators: u8, token: Token) {
+        self.letters.push(Letter {
+            byte,
+            begins_word: separators > 1,
+            token,
+        });
     }
 
     /// Looks up the letters that stood alone one after the other.
@@ -506,10 +449,7 @@ impl<'a> Tokenizer<'a> {
                 at += 1;
             }
         }
-        let known = parts
-            .iter()
-            .filter(|lexeme| !lexicon::concepts(**lexeme).is_empty())
-            .count();
+        let known = parts.iter().filter(|lexeme| lexeme.has_concept()).count();
         if known < min_known {
             return false;
         }
@@ -541,53 +481,69 @@ impl<'a> Tokenizer<'a> {
         self.end_letters();
         let mut flags = self.before_flags();
         let run = std::mem::take(&mut self.run);
-        let places = std::mem::take(&mut self.run_places);
-        let (mut at, mut index) = (0, 0);
-        while let (Some(rest), Some(&(start, end))) = (run.get(at..), places.get(index)) {
-            let Some(c) = rest.chars().next() else { break };
-            let (lexeme, length) =
-                lexicon::longest(rest).unwrap_or((Lexeme::default(), c.len_utf8()));
-            let count = rest.get(..length).map_or(1, |word| word.chars().count());
-            let end = places.get(index + count - 1).map_or(end, |place| place.1);
+        let mut places = std::mem::take(&mut self.run_places);
+        let mut characters = places.iter();
+        let mut at = 0;
+        while let Some(first) = characters.next() {
+            let found = run.get(at..).and_then(lexicon::longest);
+            let (lexeme, length) = found.unwrap_or((Lexeme::default(), first.run_end - at));
+            at += length;
+            let mut last = first;
+            while last.run_end < at
+                && let Some(next) = characters.next()
+            {
+                last = next;
+            }
             self.matcher.push(Token {
-                start,
-                end,
+                start: first.start,
+                end: last.end,
                 lexeme,
                 flags,
             });
             flags = 0;
-            at += length;
-            index += count;
         }
+        places.clear();
         (self.run, self.run_places) = (run, places);
         self.run.clear();
-        self.run_places.clear();
     }
 }
 
-/// Whether the byte is always a unit by itself and never part of a word.
-fn is_plain_separator(byte: u8) -> bool {
-    matches!(
-        byte,
-        b' ' | b'"' | b'#' | b'('..=b')' | b'+'..=b'/' | b':'..=b';' | b'='..=b'?' | b']'..=b'_'
-            | b'{'..=b'}'
-    )
+/// What a byte is wherever it stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Class {
+    /// An ASCII letter or digit.
+    Word,
+    Space,
+    /// Always a unit by itself and never part of a word.
+    Separator,
+    /// That depends on what stands around it.
+    Other,
 }
 
-/// An ASCII letter or digit in lower case; 0 for every other byte.
-fn lower(byte: u8) -> u8 {
-    static LOWER: [u8; 256] = {
-        let mut table = [0; 256];
-        let mut byte = 0_u8;
+#[inline]
+fn class(byte: u8) -> Class {
+    static CLASSES: [Class; 256] = {
+        let mut classes = [Class::Other; 256];
+        let mut byte: u8 = 0;
         while byte.is_ascii() {
-            if byte.is_ascii_alphanumeric() {
-                table[byte as usize] = byte.to_ascii_lowercase();
-            }
+            classes[byte as usize] = match byte {
+                b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' => Class::Word,
+                b' ' => Class::Space,
+                b'"'
+                | b'#'
+                | b'('..=b')'
+                | b'+'..=b'/'
+                | b':'..=b';'
+                | b'='..=b'?'
+                | b']'..=b'_'
+                | b'{'..=b'}' => Class::Separator,
+                _ => Class::Other,
+            };
             byte += 1;
         }
-        table
+        classes
     };
-    LOWER[usize::from(byte)]
+    CLASSES[usize::from(byte)]
 }
 
 /// What a letter folds to, if the table has it.
@@ -600,25 +556,4 @@ fn folded_letter(c: char) -> Option<char> {
             .filter(|folded| *folded != 0)?
             .into(),
     )
-}
-
-impl Word {
-    fn push_char(&mut self, c: char, start: usize, end: usize) {
-        let mut buffer = [0; 4];
-        for byte in c.encode_utf8(&mut buffer).bytes() {
-            self.push(byte, start, end);
-        }
-    }
-
-    /// Adds a byte of a character that lies at `start..end` of the original.
-    fn push(&mut self, byte: u8, start: usize, end: usize) {
-        if self.length == 0 {
-            self.start = start;
-        }
-        self.end = end;
-        if let Some(slot) = self.bytes.get_mut(self.length) {
-            *slot = byte;
-            self.length += 1;
-        }
-    }
 }
