@@ -18,7 +18,7 @@ use raglan_outbound::{Connections, OutboundError, broken};
 use tokio::sync::OnceCell;
 
 use crate::service::{CallLimits, Failure, S3, ServiceClient, configured_endpoint, read, write};
-use crate::transport::{ATTEMPT_TIMEOUT, CONNECT_TIMEOUT, network};
+use crate::transport::{CONNECT_TIMEOUT, network};
 
 /// A refusal is a small XML document.
 const REFUSAL_MAX_BYTES: usize = 64 * 1024;
@@ -92,17 +92,17 @@ impl BucketReader {
             header: Some((CONTENT_HASH, HASH_OF_NOTHING)),
             ..CallLimits::default()
         };
-        let exchange = |request: http::Request<Bytes>| {
+        let exchange = |request: http::Request<Bytes>, time| {
             let sent = self.connections.send(request.map(Full::new));
             async move {
                 let answering = async { sent?.await.map_err(|error| broken(&error)) };
-                let answer = within(ATTEMPT_TIMEOUT, answering).await?;
+                let answer = within(time, answering).await?;
                 if answer.status().is_success() {
                     return Ok(Ok(answer));
                 }
                 let (parts, body) = answer.into_parts();
                 let whole = Limited::new(body, REFUSAL_MAX_BYTES).collect();
-                let whole = within(ATTEMPT_TIMEOUT, async {
+                let whole = within(time, async {
                     let body = whole.await;
                     body.map_err(|error| OutboundError::Connection(error.to_string()))
                 });

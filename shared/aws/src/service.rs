@@ -4,7 +4,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use aws_config::SdkConfig;
@@ -31,6 +31,7 @@ use raglan_outbound::{Bounds, OutboundError};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc2822;
 use tokio::sync::OnceCell;
+use tokio::time::Instant;
 
 use crate::operation::Operation;
 use crate::retry::{self, Budget, MAX_ATTEMPTS, Verdict};
@@ -314,12 +315,12 @@ impl<S: Service> ServiceClient<S> {
     ) -> Result<O::Output, SdkError<O::Error, HttpResponse>> {
         let mut bag = ConfigBag::base();
         let request = write(input, &mut bag).map_err(SdkError::construction_failure)?;
-        let bounds = Bounds {
-            time: limits.attempt_time,
-            response_max_bytes: limits.response_max_bytes,
-        };
         let transport = &self.shared.transport;
-        let exchange = |request| {
+        let exchange = |request, time| {
+            let bounds = Bounds {
+                time,
+                response_max_bytes: limits.response_max_bytes,
+            };
             let sent = transport.send(request, bounds);
             async move {
                 let answer = sent.await?;
@@ -336,49 +337,45 @@ impl<S: Service> ServiceClient<S> {
         read::<O>(answer.unwrap_or_else(|refusal| refusal), &bag)
     }
 
-    /// Tries until there is an answer that stays: what `exchange` makes of a success, or a refusal.
+    /// Tries until there is an answer that stays: what `exchange` makes of a success, or a refusal. It is told how
+    /// long an attempt may take, and keeps to it: a timer for the attempt and one for all of them would be
+    /// one more than needed, and each is a system call.
     pub(crate) async fn deliver<A, E>(
         &self,
         request: HttpRequest,
         limits: &CallLimits,
-        exchange: impl Fn(Request<Bytes>) -> E,
+        exchange: impl Fn(Request<Bytes>, Duration) -> E,
     ) -> Result<Result<A, Response<Bytes>>, Failure>
     where
         E: Future<Output = Result<Result<A, Response<Bytes>>, OutboundError>>,
     {
-        let attempts = tokio::time::timeout(limits.time, self.attempts(request, limits, exchange));
-        attempts.await.unwrap_or_else(|_| {
-            let cause = format!("no answer within {:?}", limits.time);
-            Err(Failure::Timeout(cause.into()))
-        })
-    }
-
-    async fn attempts<A, E>(
-        &self,
-        request: HttpRequest,
-        limits: &CallLimits,
-        exchange: impl Fn(Request<Bytes>) -> E,
-    ) -> Result<Result<A, Response<Bytes>>, Failure>
-    where
-        E: Future<Output = Result<Result<A, Response<Bytes>>, OutboundError>>,
-    {
+        let end = Instant::now() + limits.time;
+        let left = || end.saturating_duration_since(Instant::now());
+        let too_late = || Failure::Timeout(format!("no answer within {:?}", limits.time).into());
         let shared = &*self.shared;
         let request = Unsigned::of(request, limits).map_err(Failure::Construction)?;
         let endpoint = self.endpoint().await?;
         let most = limits.attempts.min(shared.attempts);
         let mut attempt = 1;
         loop {
-            let signer = self.signer().await?;
+            let signer = match self.known_signer() {
+                Some(signer) => signer,
+                None => {
+                    let new = tokio::time::timeout(left(), self.new_signer()).await;
+                    new.unwrap_or_else(|_| Err(too_late()))?
+                }
+            };
             let addressed = shared
                 .signed(&signer, endpoint, &request)
                 .map_err(Failure::Construction)?;
-            let answer = exchange(addressed).await;
+            let answer = exchange(addressed, limits.attempt_time.min(left())).await;
             let verdict = match &answer {
                 Ok(Ok(_)) => {
                     shared.budget.give_back(attempt - 1);
                     Verdict::Final
                 }
                 Ok(Err(refusal)) => shared.judge(refusal),
+                Err(OutboundError::TimedOut(_)) if left().is_zero() => return Err(too_late()),
                 Err(OutboundError::Connection(_) | OutboundError::TimedOut(_)) => Verdict::Repeat,
                 Err(_) => Verdict::Final,
             };
@@ -395,7 +392,11 @@ impl<S: Service> ServiceClient<S> {
                 .now()
                 .duration_since(SystemTime::UNIX_EPOCH);
             let chance = chance.map_or(0, |since| since.subsec_micros());
-            tokio::time::sleep(retry::pause(attempt, chance)).await;
+            let pause = retry::pause(attempt, chance);
+            tokio::time::sleep(pause.min(left())).await;
+            if left().is_zero() {
+                return Err(too_late());
+            }
             attempt += 1;
         }
     }
@@ -413,12 +414,21 @@ impl<S: Service> ServiceClient<S> {
         endpoint.map_err(Failure::Construction)
     }
 
-    async fn signer(&self) -> Result<Arc<Signer>, Failure> {
+    fn signer(&self) -> MutexGuard<'_, Option<Arc<Signer>>> {
+        let signer = self.shared.signer.lock();
+        signer.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn known_signer(&self) -> Option<Arc<Signer>> {
+        let known = self.signer();
+        known
+            .as_ref()
+            .filter(|signer| self.shared.is_fresh(signer))
+            .cloned()
+    }
+
+    async fn new_signer(&self) -> Result<Arc<Signer>, Failure> {
         let shared = &*self.shared;
-        let known = || shared.signer.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(signer) = known().as_ref().filter(|signer| shared.is_fresh(signer)) {
-            return Ok(Arc::clone(signer));
-        }
         let provider = shared.config.credentials_provider();
         let provider =
             provider.ok_or_else(|| Failure::Construction("there are no credentials".into()))?;
@@ -431,7 +441,7 @@ impl<S: Service> ServiceClient<S> {
             region.as_ref().into(),
             S::SIGNING_NAME,
         ));
-        *known() = Some(Arc::clone(&signer));
+        *self.signer() = Some(Arc::clone(&signer));
         Ok(signer)
     }
 }

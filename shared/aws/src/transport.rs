@@ -24,7 +24,7 @@ pub const ANSWER_MAX_BYTES: usize = 32 * 1024 * 1024;
 
 /// Carries one request and its whole answer. The network's in a program; a test may put its own here.
 pub trait Transport: fmt::Debug + Send + Sync {
-    /// Sends the request once.
+    /// Sends the request once, and has an answer or an error within the bounds.
     fn send(
         &self,
         request: Request<Bytes>,

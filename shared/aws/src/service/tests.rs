@@ -42,11 +42,14 @@ impl Script {
 }
 
 impl Transport for Script {
-    fn send(&self, request: Request<Bytes>, _: Bounds) -> BoxFuture<'_, Answer> {
+    fn send(&self, request: Request<Bytes>, bounds: Bounds) -> BoxFuture<'_, Answer> {
         self.requests.lock().unwrap().push(request);
         match self.answers.lock().unwrap().pop_front() {
             Some(answer) => Box::pin(async { answer }),
-            None => Box::pin(std::future::pending()),
+            None => Box::pin(async move {
+                tokio::time::sleep(bounds.time).await;
+                Err(OutboundError::TimedOut(bounds.time))
+            }),
         }
     }
 }
