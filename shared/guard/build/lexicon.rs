@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 
 use crate::fold::{fold, is_unspaced};
 use crate::hash::{
-    BEGINNING_BITS, Ends, LETTER_PAIRS, STEM_BEGINNING_BYTES, STEM_BUCKETS, bit, hash_step,
-    letter_pair,
+    BEGINNING_BITS, BEGINNING_TRIPLES, Ends, LETTER_PAIRS, STEM_BEGINNING_BYTES, STEM_BUCKETS, bit,
+    hash_step, letter_pair, triple,
 };
 
 /// Shortest word that is also looked for in another spelling, in letters.
@@ -162,10 +162,16 @@ fn push_words(out: &mut String, words: &Words) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A bit set of the hashes of what a word can begin with, in characters.
+/// Bit sets of the first three bytes of words, and of the hashes of what a word can begin with, in
+/// characters.
 fn push_beginnings(out: &mut String, words: &Words) -> Result<(), Box<dyn Error>> {
     let mut set = vec![0_u64; (BEGINNING_BITS / 64) as usize];
+    let mut triples = vec![0_u64; BEGINNING_TRIPLES / 64];
     for word in words.keys() {
+        if let Some(beginning) = word.first_chunk() {
+            let triple = triple(*beginning);
+            triples[triple / 64] |= 1 << (triple % 64);
+        }
         let mut hash = 0;
         for c in std::str::from_utf8(word)?.chars() {
             hash = hash_step(hash, c);
@@ -175,7 +181,8 @@ fn push_beginnings(out: &mut String, words: &Words) -> Result<(), Box<dyn Error>
     }
     writeln!(
         out,
-        "pub(crate) static BEGINNINGS: [u64; {}] = {set:?};",
+        "pub(crate) static BEGINNINGS: [u64; {}] = {set:?};\n\
+        pub(crate) static TRIPLES: [u64; BEGINNING_TRIPLES / 64] = {triples:?};",
         set.len()
     )?;
     Ok(())

@@ -54,7 +54,11 @@ fn first_eight(text: &[u8]) -> [u8; 8] {
 /// Whether all of the bytes are printable ASCII characters.
 #[inline]
 pub(crate) fn are_printable(eight: [u8; 8]) -> bool {
-    among(u64::from_le_bytes(eight), b' ', b'~') == HIGHS
+    let eight = u64::from_le_bytes(eight);
+    // The lowest byte that is not printable gets its highest bit in one of the three, and where all are
+    // printable none gets it.
+    let others = eight | eight.wrapping_add(ONES) | eight.wrapping_sub(ONES * 0x20);
+    others & HIGHS == 0
 }
 
 /// Sets the highest bit of each byte that is one of the ASCII characters `first..=last`, and no other.

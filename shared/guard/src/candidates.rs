@@ -1,7 +1,9 @@
 //! Which patterns a block of tokens can hold at all.
 
 use crate::lexeme::{LexemeSet, ones};
-use crate::rules::{Element, LEXEME_COUNT, PATTERNS, Pattern};
+use crate::rules::{
+    CLOSED, COLON, Element, KEY, LEXEME_COUNT, LINE_START, OPENED, PATTERNS, Pattern,
+};
 
 /// A set of patterns, as bits in the order of [`PATTERNS`].
 type PatternSet = [u64; PATTERNS.len().div_ceil(64)];
@@ -33,6 +35,9 @@ const fn patterns_by_lexeme(of_last_element: bool) -> [PatternSet; LEXEME_COUNT]
     sets
 }
 
+/// The flags that a token has only if it was given them.
+const NOTED: u16 = LINE_START | OPENED | COLON | CLOSED | KEY;
+
 /// The patterns that a block can hold, because it has a word for each of their elements. Most blocks
 /// have no such pattern and need not be laid out.
 pub(crate) struct Candidates {
@@ -40,8 +45,8 @@ pub(crate) struct Candidates {
 }
 
 impl Candidates {
-    /// Those of a block that has these lexemes.
-    pub fn of(present: &LexemeSet) -> Self {
+    /// Those of a block that has these lexemes, and these flags on any of its tokens.
+    pub fn of(present: &LexemeSet, flags: u16) -> Self {
         let mut begun = PatternSet::default();
         let mut ended = PatternSet::default();
         for lexeme in present.both(present) {
@@ -53,7 +58,9 @@ impl Candidates {
         }
         let mut complete = PatternSet::default();
         for (index, pattern) in (Self { patterns: begun }).numbered() {
-            let has = |element: &Element| element.lexemes.meets(present);
+            let has = |element: &Element| {
+                element.flags & NOTED & !flags == 0 && element.lexemes.meets(present)
+            };
             if pattern.elements.iter().all(has)
                 && let Some(word) = complete.get_mut(index / 64)
             {

@@ -83,11 +83,19 @@ pub(crate) fn bit(hash: u32, bits: u32) -> (usize, u64) {
     ((position / 64) as usize, 1 << (position % 64))
 }
 
-/// How many pairs of letters there are for [`letter_pair`].
+/// How many numbers [`letter_pair`] gives.
 pub(crate) const LETTER_PAIRS: usize = 1 << 10;
+/// How many numbers [`triple`] gives.
+pub(crate) const BEGINNING_TRIPLES: usize = 1 << 15;
 
-/// Two letters as one number; other characters get the numbers of letters as well.
+/// Two letters as one number; other bytes get the numbers of letters as well.
 #[inline]
 pub(crate) const fn letter_pair(first: u8, second: u8) -> usize {
     (first as usize & 31) << 5 | second as usize & 31
+}
+
+/// The first three bytes of a word as one number, which others may have as well.
+#[inline]
+pub(crate) const fn triple(beginning: [u8; 3]) -> usize {
+    letter_pair(beginning[0], beginning[1]) << 5 | beginning[2] as usize & 31
 }

@@ -5,11 +5,13 @@
 //!
 //! The build lays the table out (`build/lexicon.rs`), so that nothing is built when a function starts.
 
-use crate::hash::{BEGINNING_BITS, Ends, STEM_BEGINNING_BYTES, bit, hash_step, letter_pair};
+use crate::hash::{
+    BEGINNING_BITS, Ends, STEM_BEGINNING_BYTES, bit, hash_step, letter_pair, triple,
+};
 use crate::lexeme::{Lexeme, ones};
 use crate::rules::{
     BEGINNINGS, KEY_WORDS, KEYS_BY_END, KEYS_BY_LENGTH, KEYS_BY_START, MIDDLES, SLOTS, STEM_STARTS,
-    STEMS, WORDS,
+    STEMS, TRIPLES, WORDS,
 };
 
 /// Shortest word that is found inside a run of joined letters.
@@ -107,14 +109,30 @@ fn has_middle(found: &Word, word: &[u8]) -> bool {
 fn stem(word: &[u8]) -> Option<Lexeme> {
     let beginning = word.first_chunk::<STEM_BEGINNING_BYTES>()?;
     let bucket = Ends::of(beginning).stem_bucket() as usize;
-    let range = usize::from(*STEM_STARTS.get(bucket)?)..usize::from(*STEM_STARTS.get(bucket + 1)?);
-    let stems = STEMS.get(range)?;
+    let (start, end) = (STEM_STARTS[bucket], STEM_STARTS[bucket + 1]);
+    if start == end {
+        return None;
+    }
+    stem_among(word, STEMS.get(start.into()..end.into())?)
+}
+
+fn stem_among(word: &[u8], stems: &[Stem]) -> Option<Lexeme> {
     let stem = stems.iter().find(|stem| word.starts_with(stem.text))?;
     Some(Lexeme(stem.lexeme))
 }
 
 /// The longest word at the start of `text`, if any, and its length in bytes.
+#[inline]
 pub(crate) fn longest(text: &str) -> Option<(Lexeme, usize)> {
+    // Most texts begin like none.
+    let triple = triple(*text.as_bytes().first_chunk::<MIN_JOINED_LETTERS>()?);
+    if TRIPLES[triple / 64] >> (triple % 64) & 1 == 0 {
+        return None;
+    }
+    longest_known(text)
+}
+
+fn longest_known(text: &str) -> Option<(Lexeme, usize)> {
     let mut hash = 0;
     let mut longest = None;
     for (index, c) in text.char_indices() {
@@ -155,7 +173,8 @@ fn leet(word: &[u8]) -> Option<Lexeme> {
         for (letter, byte) in letters.iter_mut().zip(word) {
             *letter = leet_letter(*byte, one);
         }
-        if let Some(lexeme) = plain(letters).or_else(|| misspelled(letters)) {
+        let lexeme = find_letters(letters, Ends::of(letters));
+        if !lexeme.is_unknown() {
             return Some(lexeme);
         }
     }
@@ -174,6 +193,13 @@ fn misspelled(word: &[u8]) -> Option<Lexeme> {
     // One edit leaves the first two letters or the last two as they are.
     let near = KEYS_BY_START[letter_pair(*a, *b)] | KEYS_BY_END[letter_pair(*y, *z)];
     let keys = near & KEYS_BY_LENGTH.get(word.len())?;
+    if keys == 0 {
+        return None;
+    }
+    misspelled_among(word, keys)
+}
+
+fn misspelled_among(word: &[u8], keys: u64) -> Option<Lexeme> {
     let mut keys = ones(keys).filter_map(|key| KEY_WORDS.get(key));
     let key = keys.find(|key| is_one_edit(key.text, word))?;
     Some(Lexeme(key.lexeme))

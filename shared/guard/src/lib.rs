@@ -117,11 +117,15 @@ impl Guard {
         } else {
             (None, Vec::new())
         };
+        self.guarded(text, rewritten.unwrap_or_else(|| text.to_owned()), findings)
+    }
+
+    fn guarded(self, original: &str, text: String, findings: Vec<Finding>) -> Guarded {
         Guarded {
-            text: rewritten.unwrap_or_else(|| text.to_owned()),
+            text,
             suspicious: !findings.is_empty(),
             findings,
-            raw: self.options.include_raw.then(|| text.to_owned()),
+            raw: self.options.include_raw.then(|| original.to_owned()),
         }
     }
 
@@ -144,12 +148,20 @@ impl Guard {
         text: &str,
         nonce: &str,
     ) -> Guarded {
-        let mut guarded = self.sanitize(text);
-        if self.options.enabled {
-            let source = &source.text;
-            guarded.text =
-                envelope::wrap(&guarded, source, chunk_index, nonce, self.options.language);
+        if !self.options.enabled {
+            return self.sanitize(text);
         }
-        guarded
+        let language = self.options.language;
+        let (rewritten, findings) = scan::guard(text, language);
+        let neutral = rewritten.as_deref().unwrap_or(text);
+        let wrapped = envelope::wrap(
+            neutral,
+            &findings,
+            &source.text,
+            chunk_index,
+            nonce,
+            language,
+        );
+        self.guarded(text, wrapped, findings)
     }
 }

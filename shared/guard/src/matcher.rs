@@ -49,6 +49,8 @@ pub(crate) struct Matcher {
     tokens: Vec<Token>,
     /// The lexemes of the tokens that are spelled plainly.
     plain: LexemeSet,
+    /// The flags that one of the tokens has.
+    flags: u16,
     /// Whether a long word was spelled otherwise.
     has_respelled: bool,
     hits: Vec<Hit>,
@@ -61,6 +63,7 @@ impl Matcher {
             // Most texts are labels of a few words.
             tokens: Vec::with_capacity(BLOCK_TOKENS.min(text_bytes / 4 + 1)),
             plain: LexemeSet::default(),
+            flags: 0,
             has_respelled: false,
             hits: Vec::new(),
         }
@@ -77,6 +80,7 @@ impl Matcher {
         } else {
             self.has_respelled |= is_long(&token);
         }
+        self.flags |= token.flags;
         self.tokens.push(token);
     }
 
@@ -86,11 +90,15 @@ impl Matcher {
         self.match_block(ADVANCE_TOKENS);
         self.tokens.drain(..ADVANCE_TOKENS);
         self.plain = lexemes(&self.tokens, Spelling::Plain);
+        self.flags = flags(&self.tokens);
     }
 
-    /// The token that was pushed last.
-    pub fn last_mut(&mut self) -> Option<&mut Token> {
-        self.tokens.last_mut()
+    /// Gives more flags to the token that was pushed last.
+    pub fn flag_last(&mut self, flags: u16) {
+        if let Some(token) = self.tokens.last_mut() {
+            token.flags |= flags;
+            self.flags |= flags;
+        }
     }
 
     /// Ends the stream.
@@ -110,7 +118,7 @@ impl Matcher {
             self.match_forwards(Spelling::Rot13, present, accepted);
         }
         if self.is_worth_reading(Spelling::Reversed) {
-            let candidates = Candidates::of(&lexemes(&self.tokens, Spelling::Reversed));
+            let candidates = Candidates::of(&lexemes(&self.tokens, Spelling::Reversed), u16::MAX);
             let block = Block::backwards(&self.tokens);
             let last = self.tokens.len() - 1;
             self.match_patterns(&candidates, &block, u128::MAX, |index| last - index);
@@ -118,7 +126,7 @@ impl Matcher {
     }
 
     fn match_forwards(&mut self, spelling: Spelling, present: LexemeSet, accepted: usize) {
-        let candidates = Candidates::of(&present);
+        let candidates = Candidates::of(&present, self.flags);
         if !candidates.is_empty() {
             let block = Block::forwards(&self.tokens, spelling);
             self.match_patterns(&candidates, &block, first_bits(accepted), |index| index);
@@ -187,6 +195,11 @@ fn lexemes(tokens: &[Token], spelling: Spelling) -> LexemeSet {
     lexemes
 }
 
+/// The flags that one of the tokens has.
+fn flags(tokens: &[Token]) -> u16 {
+    tokens.iter().fold(0, |flags, token| flags | token.flags)
+}
+
 fn is_long(token: &Token) -> bool {
     token.end - token.start >= LONG_WORD_BYTES
 }
@@ -232,7 +245,7 @@ mod tests {
                     Spelling::Reversed => Block::backwards(&tokens),
                     _ => Block::forwards(&tokens, spelling),
                 };
-                let candidates: Vec<_> = Candidates::of(&lexemes(&tokens, spelling)).numbered().collect();
+                let candidates: Vec<_> = Candidates::of(&lexemes(&tokens, spelling), u16::MAX).numbered().collect();
                 for (index, pattern) in PATTERNS.iter().enumerate() {
                     let is_candidate = candidates.iter().any(|(candidate, _)| *candidate == index);
                     prop_assert!(is_candidate || block.cover(pattern, u128::MAX) == 0, "{}", pattern.detail);

@@ -52,7 +52,7 @@ pub(crate) struct Element {
 /// What the build makes of `rules.toml`: `PATTERNS` in the order of the data; `LEAD` and `NOT`, the
 /// lexemes of two concepts; `ROLE_TAGS` (sorted), `HIDING_STYLES`; `FOLDED`, what each letter from U+0080
 /// on folds to, 0 if not to one character; the word table (`LEXEME_COUNT`, `NO_CONCEPT`, `WORDS`, `SLOTS`,
-/// `MIDDLES`, `BEGINNINGS`, `STEMS`, `STEM_STARTS`, `KEY_WORDS`, and as sets of these `KEYS_BY_START`,
+/// `MIDDLES`, `BEGINNINGS`, `TRIPLES`, `STEMS`, `STEM_STARTS`, `KEY_WORDS`, and as sets of these `KEYS_BY_START`,
 /// `KEYS_BY_END` and `KEYS_BY_LENGTH`); `EXAMPLES` for the tests: entry, rule, text, whether it is found.
 #[expect(clippy::unreadable_literal, reason = "generated")]
 mod tables {
@@ -60,7 +60,7 @@ mod tables {
         CLAUSE_START, CLOSED, COLON, Element, KEY, LINE_START, NOT_NEGATED, OPENED, Pattern,
     };
     use crate::Rule;
-    use crate::hash::{Ends, LETTER_PAIRS};
+    use crate::hash::{BEGINNING_TRIPLES, Ends, LETTER_PAIRS};
     use crate::lexeme::LexemeSet;
     use crate::lexicon::{KeyWord, Stem, Word};
 

@@ -148,17 +148,14 @@ impl<'a> Tokenizer<'a> {
         let mut part = WordPart::of(bytes.get(at..).unwrap_or_default());
         let mut end = at + part.length;
         if self.word.is_empty() && part.length < WordPart::MAX_LENGTH {
-            match bytes.get(end).map_or(Class::Separator, |byte| class(*byte)) {
-                Class::Space => {
-                    self.push_short_word(&part, at);
+            let next = bytes.get(end).map_or(Class::Separator, |byte| class(*byte));
+            if matches!(next, Class::Space | Class::Separator) {
+                self.push_short_word(&part, at);
+                if next == Class::Space {
                     self.between.see_space();
-                    return end + 1;
+                    end += 1;
                 }
-                Class::Separator => {
-                    self.push_short_word(&part, at);
-                    return end;
-                }
-                Class::Word | Class::Other => {}
+                return end;
             }
         }
         self.word.push_part(&part, at);
@@ -272,12 +269,9 @@ impl<'a> Tokenizer<'a> {
     fn apply_after(&mut self) {
         let flags = self.between.take_after_flags();
         if flags != 0 {
-            let last = match self.letters.last_mut() {
-                Some(letter) => Some(&mut letter.token),
-                None => self.matcher.last_mut(),
-            };
-            if let Some(token) = last {
-                token.flags |= flags;
+            match self.letters.last_mut() {
+                Some(letter) => letter.token.flags |= flags,
+                None => self.matcher.flag_last(flags),
             }
         }
     }
