@@ -9,10 +9,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
+use raglan_core::json_text::push_escaped;
 use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
 use serde::{Deserialize, de};
 
-use crate::json_body::push_escaped;
 use crate::reply::Reply;
 
 /// An HTTP request as the function is told of it.

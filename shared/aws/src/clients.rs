@@ -185,7 +185,7 @@ impl ServiceClient<DynamoDb> {
     /// programs of the functions.
     #[must_use]
     pub fn sdk(&self) -> aws_sdk_dynamodb::Client {
-        aws_sdk_dynamodb::Client::new(self.config())
+        aws_sdk_dynamodb::Client::new(&with_http(self.config()))
     }
 }
 
@@ -193,15 +193,27 @@ impl ServiceClient<Sqs> {
     /// The SDK's own client, for what only operators and tests ask.
     #[must_use]
     pub fn sdk(&self) -> aws_sdk_sqs::Client {
-        aws_sdk_sqs::Client::new(self.config())
+        aws_sdk_sqs::Client::new(&with_http(self.config()))
     }
 }
 
-/// What every account's configuration has: HTTP, deadlines, repetitions and the clock.
+/// The account with HTTP for the SDK's own clients: what it has, or new connections.
+fn with_http(account: &SdkConfig) -> SdkConfig {
+    let account = account.clone();
+    if account.http_client().is_some() {
+        return account;
+    }
+    account
+        .into_builder()
+        .http_client(sdk_http_client())
+        .build()
+}
+
+/// What every account's configuration has: deadlines, repetitions and the clock. HTTP for the SDK's own clients
+/// comes where one is made, so that it is no part of a program that makes none.
 pub(crate) fn configuration() -> aws_types::sdk_config::Builder {
     SdkConfig::builder()
         .behavior_version(BehaviorVersion::latest())
-        .http_client(sdk_http_client())
         .sleep_impl(SharedAsyncSleep::new(TokioSleep::new()))
         .time_source(SharedTimeSource::new(SystemTimeSource::new()))
         .timeout_config(timeouts())

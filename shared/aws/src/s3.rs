@@ -12,9 +12,9 @@ use aws_smithy_runtime_api::client::result::SdkError;
 use aws_smithy_types::config_bag::ConfigBag;
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Response, StatusCode, header};
-use http_body_util::{BodyExt as _, Full, Limited};
+use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
-use raglan_outbound::{Connections, OutboundError, broken};
+use raglan_outbound::{OutboundClient, OutboundError, broken};
 use tokio::sync::OnceCell;
 
 use crate::service::{CallLimits, Failure, S3, ServiceClient, configured_endpoint, read, write};
@@ -32,7 +32,7 @@ pub struct BucketReader {
     account: SdkConfig,
     bucket: String,
     client: OnceCell<ServiceClient<S3>>,
-    connections: Connections<Full<Bytes>>,
+    http: OutboundClient,
 }
 
 /// What a bucket has under a name.
@@ -68,7 +68,7 @@ impl BucketReader {
             account,
             bucket: bucket.to_owned(),
             client: OnceCell::new(),
-            connections: Connections::with_connect_timeout(CONNECT_TIMEOUT),
+            http: OutboundClient::with_connect_timeout(CONNECT_TIMEOUT),
         }
     }
 
@@ -93,7 +93,7 @@ impl BucketReader {
             ..CallLimits::default()
         };
         let exchange = |request: http::Request<Bytes>, time| {
-            let sent = self.connections.send(request.map(Full::new));
+            let sent = self.http.open(request);
             async move {
                 let answering = async { sent?.await.map_err(|error| broken(&error)) };
                 let answer = within(time, answering).await?;

@@ -358,12 +358,11 @@ impl<S: Service> ServiceClient<S> {
         let most = limits.attempts.min(shared.attempts);
         let mut attempt = 1;
         loop {
-            let signer = match self.known_signer() {
-                Some(signer) => signer,
-                None => {
-                    let new = tokio::time::timeout(left(), self.new_signer()).await;
-                    new.unwrap_or_else(|_| Err(too_late()))?
-                }
+            let signer = if let Some(signer) = self.known_signer() {
+                signer
+            } else {
+                let new = tokio::time::timeout(left(), self.new_signer()).await;
+                new.unwrap_or_else(|_| Err(too_late()))?
             };
             let addressed = shared
                 .signed(&signer, endpoint, &request)

@@ -11,6 +11,7 @@ pub mod audit_chain;
 pub mod catalog;
 pub mod clock;
 pub mod ids;
+pub mod json_text;
 pub mod key;
 pub mod key_record;
 pub mod life_cycle;

@@ -13,7 +13,7 @@ use base64::engine::general_purpose::STANDARD;
 use hyper_rustls::ConfigBuilderExt as _;
 use memchr::{memchr_iter, memmem};
 use rustls::pki_types::CertificateDer;
-use rustls::{ClientConfig, RootCertStore};
+use rustls::{ClientConfig, ConfigBuilder, RootCertStore, WantsVerifier};
 
 /// Where systems keep the file.
 const BUNDLES: [&str; 3] = [
@@ -39,16 +39,29 @@ pub fn client_config() -> io::Result<ClientConfig> {
     if let Some(config) = CONFIG.get() {
         return Ok(config.clone());
     }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(io::Error::other)?;
+    let builder = builder()?;
     let builder = match usual_roots() {
         Some(roots) => builder.with_root_certificates(roots),
         None => builder.with_native_roots()?,
     };
     let config = builder.with_no_client_auth();
     Ok(CONFIG.get_or_init(|| config).clone())
+}
+
+/// For connections without TLS, whose type wants a configuration.
+///
+/// # Errors
+/// Never.
+pub fn trusting_nobody() -> io::Result<ClientConfig> {
+    let builder = builder()?.with_root_certificates(RootCertStore::empty());
+    Ok(builder.with_no_client_auth())
+}
+
+fn builder() -> io::Result<ConfigBuilder<ClientConfig, WantsVerifier>> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(io::Error::other)
 }
 
 fn usual_roots() -> Option<RootCertStore> {

@@ -62,6 +62,14 @@ impl OutboundClient {
         }
     }
 
+    /// Sends a request, and leaves it to the caller how long it may take and how the answer is read.
+    ///
+    /// # Errors
+    /// [`OutboundError::Certificates`]; what else can happen is the future's.
+    pub fn open(&self, request: Request<Bytes>) -> Result<ResponseFuture, OutboundError> {
+        self.connections.send(request.map(Full::new))
+    }
+
     /// Sends a request and reads the whole answer.
     ///
     /// # Errors
@@ -91,13 +99,13 @@ impl OutboundClient {
     }
 }
 
-type HttpsClient<B> = Client<HttpsConnector<HttpConnector>, B>;
-type PlainClient<B> = Client<HttpConnector, B>;
+/// One type for both, so that there is one of it in a program.
+type HttpClient<B> = Client<HttpsConnector<HttpConnector>, B>;
 
 /// A pool of connections for requests with bodies of one type. Nothing bounds a request here.
 pub struct Connections<B> {
-    https: OnceLock<HttpsClient<B>>,
-    plain: OnceLock<PlainClient<B>>,
+    https: OnceLock<HttpClient<B>>,
+    plain: OnceLock<HttpClient<B>>,
     connect_timeout: Option<Duration>,
 }
 
@@ -139,31 +147,23 @@ where
     /// # Errors
     /// [`OutboundError::Certificates`]; what else can happen is the future's.
     pub fn send(&self, request: Request<B>) -> Result<ResponseFuture, OutboundError> {
-        if request.uri().scheme() == Some(&Scheme::HTTP) {
-            Ok(self.plain().request(request))
+        let (client, config): (_, fn() -> _) = if request.uri().scheme() == Some(&Scheme::HTTP) {
+            (&self.plain, certificates::trusting_nobody)
         } else {
-            Ok(self.https()?.request(request))
-        }
-    }
-
-    fn plain(&self) -> &PlainClient<B> {
-        self.plain
-            .get_or_init(|| Client::builder(TokioExecutor::new()).build(self.tcp()))
-    }
-
-    fn https(&self) -> Result<&HttpsClient<B>, OutboundError> {
-        if let Some(client) = self.https.get() {
-            return Ok(client);
+            (&self.https, certificates::client_config)
+        };
+        if let Some(client) = client.get() {
+            return Ok(client.request(request));
         }
         let mut tcp = self.tcp();
         tcp.enforce_http(false);
         let connector = hyper_rustls::HttpsConnectorBuilder::new()
-            .with_tls_config(certificates::client_config().map_err(OutboundError::Certificates)?)
-            .https_only()
+            .with_tls_config(config().map_err(OutboundError::Certificates)?)
+            .https_or_http()
             .enable_http1()
             .wrap_connector(tcp);
-        let client = Client::builder(TokioExecutor::new()).build(connector);
-        Ok(self.https.get_or_init(|| client))
+        let client = client.get_or_init(|| Client::builder(TokioExecutor::new()).build(connector));
+        Ok(client.request(request))
     }
 
     fn tcp(&self) -> HttpConnector {

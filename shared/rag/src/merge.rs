@@ -102,7 +102,10 @@ fn fingerprint(text: &str) -> u64 {
 }
 
 /// What each byte adds: looked up, because every byte of every passage is.
-#[expect(clippy::cast_possible_truncation, reason = "the cube of a byte has 24 bits")]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the cube of a byte has 24 bits"
+)]
 const CUBES: [u32; 256] = {
     let mut cubes = [0; 256];
     let mut byte = 0;
