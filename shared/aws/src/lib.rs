@@ -31,4 +31,4 @@ pub mod transport;
 
 pub use clients::{AccountChoice, AwsClients, LazyAccount};
 pub use function_account::function_account;
-pub use service::{CallLimits, DynamoDb, ServiceClient, Sqs};
+pub use service::{Answer, CallLimits, DynamoDb, ServiceClient, Sqs};
