@@ -2,15 +2,19 @@
 //!
 //! An index is built by `raglan index` and only read here. [`layout`] says where it lies, [`schema`]
 //! and [`tokenizer`] what is in it, [`manifest`] who can read it, [`writer`] how it is made, [`open`] how it is searched,
-//! `bm25` how words rank.
+//! `ranking` how words rank.
 //! It can have embeddings as well ([`vectors`]), of a model behind [`embedding`].
 
 mod attributes;
 mod bm25;
 mod filters;
+mod frequent;
 mod fusion;
+mod postings;
+mod ranking;
 mod read_only_directory;
 mod script;
+mod window;
 
 pub mod embedding;
 pub mod highlight;

@@ -12,11 +12,13 @@ use tantivy::query::{AllQuery, BooleanQuery, EnableScoring, Occur, Query, TermQu
 use tantivy::schema::{IndexRecordOption, Value as _};
 use tantivy::{DocAddress, Index, ReloadPolicy, Searcher, TantivyDocument, TantivyError, Term};
 
-use super::bm25::{Postings, SearchedField, rank};
+use super::bm25::SearchedField;
 use super::filters;
 use super::fusion::{MEANING_WEIGHT, fuse};
 use super::layout;
 use super::manifest::{Manifest, ManifestError};
+use super::postings::Postings;
+use super::ranking::rank;
 use super::read_only_directory::ReadOnlyDirectory;
 use super::schema::{FORM_BOOST, IndexSchema, StoredPassage, TITLE_BOOST};
 use super::script::Script;
@@ -54,6 +56,12 @@ pub enum IndexError {
 
 /// Entries of each ranking that are merged into one, at least.
 const CANDIDATES: usize = 100;
+
+/// Memory for the frequent terms of the passages' texts: a byte for each term and passage.
+const CONTENT_KEPT_BYTES: usize = 1 << 20;
+
+/// The same for titles, and for headings: few of their terms are frequent.
+const HEADINGS_KEPT_BYTES: usize = 1 << 17;
 
 /// What a ranking is made by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -208,7 +216,7 @@ impl OpenIndex {
         };
         let (required, optional) = fields.postings(&query_terms(&request.query))?;
         let among = self.among(&request.filters)?;
-        Ok(rank(required, optional, among.as_deref(), count))
+        Ok(rank(required, optional, among.as_deref(), count)?)
     }
 
     /// The passages that satisfy the filters, in ascending order; `None` without filters.
@@ -287,11 +295,11 @@ struct SearchedFields {
 
 impl SearchedFields {
     fn open(segment: &SegmentReader, schema: &IndexSchema) -> Result<Self, TantivyError> {
-        let field = |field| SearchedField::open(segment, field);
+        let field = |field, kept_bytes| SearchedField::open(segment, field, kept_bytes);
         Ok(Self {
-            title: field(schema.title)?,
-            section: field(schema.section)?,
-            content: field(schema.content)?,
+            title: field(schema.title, HEADINGS_KEPT_BYTES)?,
+            section: field(schema.section, HEADINGS_KEPT_BYTES)?,
+            content: field(schema.content, CONTENT_KEPT_BYTES)?,
         })
     }
 
