@@ -22,6 +22,7 @@ pub mod function_account;
 pub mod operation;
 #[cfg(feature = "secrets")]
 mod parameter;
+mod refusal;
 pub mod retry;
 #[cfg(feature = "s3")]
 pub mod s3;

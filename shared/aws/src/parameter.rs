@@ -19,6 +19,8 @@ use aws_smithy_types::error::ErrorMetadata;
 use http::{Method, Request, header};
 use serde::{Deserialize, Serialize};
 
+use crate::refusal::{ERROR_TYPE, Refusal};
+
 /// The serialiser and the deserialiser.
 pub(crate) fn codec() -> FrozenLayer {
     let mut layer = Layer::new("GetParameter");
@@ -49,14 +51,6 @@ struct Value {
     value: Option<String>,
 }
 
-#[derive(Default, Deserialize)]
-struct Refused {
-    #[serde(rename = "__type")]
-    kind: Option<String>,
-    #[serde(alias = "Message")]
-    message: Option<String>,
-}
-
 impl SerializeRequest for Codec {
     fn serialize_input(&self, input: Input, _: &mut ConfigBag) -> Result<HttpRequest, BoxError> {
         let input = input.downcast::<GetParameterInput>();
@@ -83,14 +77,12 @@ impl DeserializeResponse for Codec {
     ) -> OutputOrError {
         let body = response.body().bytes().unwrap_or_default();
         if !response.status().is_success() {
-            let refused: Refused = serde_json::from_slice(body).unwrap_or_default();
-            let code = refused.kind.as_deref();
-            let code = code.map(|kind| kind.rsplit('#').next().unwrap_or(kind));
+            let refusal = Refusal::read(response.headers().get(ERROR_TYPE.as_str()), body);
             let mut told = ErrorMetadata::builder();
-            if let Some(code) = code {
+            if let Some(code) = refusal.code {
                 told = told.code(code);
             }
-            if let Some(message) = refused.message {
+            if let Some(message) = refusal.message {
                 told = told.message(message);
             }
             let error = GetParameterError::generic(told.build());

@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderName, Response};
-use serde::Deserialize;
+use http::Response;
+
+use crate::refusal::{ERROR_TYPE, Refusal};
 
 /// The first attempt and its repetitions.
 pub const MAX_ATTEMPTS: u32 = 3;
@@ -50,8 +51,6 @@ const SKEWED: [&str; 5] = [
     "SignatureDoesNotMatch",
 ];
 
-const ERROR_TYPE: HeaderName = HeaderName::from_static("x-amzn-errortype");
-
 /// What a refused attempt says about the next one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
@@ -79,31 +78,16 @@ pub fn verdict(answer: &Response<Bytes>) -> Verdict {
     }
 }
 
-/// `com.amazonaws.dynamodb.v20120810#ThrottlingException` → `ThrottlingException`
-///
-/// The services with resources in their paths say it in a header, the others in the body; S3 writes XML.
+/// The service's name for a refusal; S3 writes XML.
 fn error_code(answer: &Response<Bytes>) -> Option<String> {
-    #[derive(Deserialize)]
-    struct Refusal {
-        #[serde(rename = "__type")]
-        kind: Option<String>,
-        code: Option<String>,
-    }
     let header = answer.headers().get(ERROR_TYPE);
-    let code = match header.and_then(|code| code.to_str().ok()) {
-        Some(code) => code.to_owned(),
-        None => {
-            if let Ok(refusal) = serde_json::from_slice::<Refusal>(answer.body()) {
-                refusal.kind.or(refusal.code)?
-            } else {
-                let xml = std::str::from_utf8(answer.body()).ok()?;
-                let (code, _) = xml.split_once("<Code>")?.1.split_once("</Code>")?;
-                code.to_owned()
-            }
-        }
-    };
-    let name = code.rsplit('#').next().unwrap_or(&code);
-    Some(name.split(':').next().unwrap_or(name).to_owned())
+    let header = header.and_then(|code| code.to_str().ok());
+    if let Some(code) = Refusal::read(header, answer.body()).code {
+        return Some(code);
+    }
+    let xml = std::str::from_utf8(answer.body()).ok()?;
+    let (code, _) = xml.split_once("<Code>")?.1.split_once("</Code>")?;
+    Some(code.to_owned())
 }
 
 /// The pause before the attempt after this one, counted from 1: up to twice as long each time, and spread by chance so
