@@ -79,8 +79,7 @@ impl SearchedField {
             return Ok(None);
         };
         let weight = self.weight(&found, boost);
-        if self.frequent.has_room_for(&found) {
-            let kept = self.frequent.keep(term, &found, self)?;
+        if let Some(kept) = self.frequent.keep(term, &found, self)? {
             return Ok(Some(Postings::kept(self, weight, kept)));
         }
         Ok(Some(Postings::listed(self, weight, self.blocks(&found)?)))

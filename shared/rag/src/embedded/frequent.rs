@@ -1,6 +1,6 @@
 //! What is kept of the terms that many passages have, so that their lists need not be read again.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use tantivy::postings::TermInfo;
@@ -19,13 +19,20 @@ const KEPT_ONE_OF: u32 = 16;
 /// Higher frequencies are looked up.
 const FREQUENCY_MAX: u32 = 32;
 
-/// The frequent terms of a field, kept when they are first asked for. When there is no room, the more
-/// frequent ones stay.
+/// The frequent terms of a field, kept when they are asked for the second time: the first search is not made
+/// slower by it, and many words are asked for only once. When there is no room, the more frequent ones stay.
 pub struct FrequentTerms {
-    terms: RwLock<HashMap<Box<str>, Arc<FrequentTerm>>>,
+    terms: RwLock<Terms>,
     passages: u32,
     /// How many terms are kept.
     limit: usize,
+}
+
+#[derive(Default)]
+struct Terms {
+    kept: HashMap<Box<str>, Arc<FrequentTerm>>,
+    /// Those that were asked for. An index has few that are frequent enough.
+    asked: HashSet<Box<str>>,
 }
 
 impl FrequentTerms {
@@ -39,22 +46,13 @@ impl FrequentTerms {
     }
 
     /// What is kept of a term.
-    pub fn get(&self, term: &str) -> Option<Arc<FrequentTerm>> {
+    pub fn get(&self, text: &str) -> Option<Arc<FrequentTerm>> {
         let terms = self.terms.read().unwrap_or_else(PoisonError::into_inner);
-        terms.get(term).cloned()
+        terms.kept.get(text).cloned()
     }
 
-    /// Whether a term that is not kept is worth it, and there is room, or a rarer one that makes room.
-    pub fn has_room_for(&self, term: &TermInfo) -> bool {
-        let frequent = KEPT_LENGTH_MIN.max(self.passages / KEPT_ONE_OF);
-        if term.doc_freq < frequent {
-            return false;
-        }
-        let terms = self.terms.read().unwrap_or_else(PoisonError::into_inner);
-        terms.len() < self.limit || rarest(&terms, term.doc_freq).is_some()
-    }
-
-    /// Reads a term's list and keeps what it says.
+    /// Reads a term's list and keeps what it says, if it is frequent and was asked for before, and there is
+    /// room or a rarer term that makes room. Otherwise remembers that it was asked for.
     ///
     /// # Errors
     /// When the files are damaged.
@@ -63,30 +61,48 @@ impl FrequentTerms {
         text: &str,
         term: &TermInfo,
         field: &SearchedField,
-    ) -> Result<Arc<FrequentTerm>, TantivyError> {
+    ) -> Result<Option<Arc<FrequentTerm>>, TantivyError> {
+        let frequent = KEPT_LENGTH_MIN.max(self.passages / KEPT_ONE_OF);
+        if term.doc_freq < frequent || self.limit == 0 {
+            return Ok(None);
+        }
+        let mut terms = self.terms.write().unwrap_or_else(PoisonError::into_inner);
+        if !terms.asked.contains(text) {
+            terms.asked.insert(text.into());
+            return Ok(None);
+        }
+        if !terms.make_room(self.limit, term.doc_freq) {
+            return Ok(None);
+        }
         // Read without the lock. Who reads the same at the same time replaces it by its like.
+        drop(terms);
         let kept = Arc::new(FrequentTerm::read(term, field, self.passages)?);
         let mut terms = self.terms.write().unwrap_or_else(PoisonError::into_inner);
-        if terms.len() >= self.limit
-            && let Some(rarest) = rarest(&terms, term.doc_freq)
-        {
-            terms.remove(&rarest);
+        if terms.make_room(self.limit, term.doc_freq) {
+            terms.kept.insert(text.into(), Arc::clone(&kept));
         }
-        if terms.len() < self.limit {
-            terms.insert(text.into(), Arc::clone(&kept));
-        }
-        Ok(kept)
+        Ok(Some(kept))
     }
 }
 
-/// The rarest of the terms that fewer passages have, without those that a search is using: their memory
-/// would not be free.
-fn rarest(terms: &HashMap<Box<str>, Arc<FrequentTerm>>, than: u32) -> Option<Box<str>> {
-    let terms = terms
-        .iter()
-        .filter(|(_, kept)| kept.term.doc_freq < than && Arc::strong_count(kept) == 1);
-    let rarest = terms.min_by_key(|(_, kept)| kept.term.doc_freq);
-    rarest.map(|(text, _)| text.clone())
+impl Terms {
+    /// Whether there is room for a term that so many passages have. The rarest of those that fewer have is
+    /// forgotten for it, if no search is using it: its memory would not be free.
+    fn make_room(&mut self, limit: usize, passages: u32) -> bool {
+        if self.kept.len() < limit {
+            return true;
+        }
+        let rarer = self
+            .kept
+            .iter()
+            .filter(|(_, kept)| kept.term.doc_freq < passages && Arc::strong_count(kept) == 1);
+        let rarest = rarer.min_by_key(|(_, kept)| kept.term.doc_freq);
+        let Some(rarest) = rarest.map(|(text, _)| text.clone()) else {
+            return false;
+        };
+        self.kept.remove(&rarest);
+        true
+    }
 }
 
 /// A term, and which part of its weight it gives to each passage: in 255ths, 0 to those that do not have it.

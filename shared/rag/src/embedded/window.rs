@@ -51,9 +51,9 @@ impl RoughScores {
     #[inline]
     pub fn add(&mut self, place: usize, units: u16) {
         // Only damaged lists, which have a passage twice, reach a sum that has no room.
-        let sum = &mut self.units[place / GROUP][place % GROUP];
+        let sum = &mut self.units.as_flattened_mut()[place];
         *sum = sum.wrapping_add(units);
-        self.found[place / GROUP][place % GROUP] = 1;
+        self.found.as_flattened_mut()[place] = 1;
     }
 
     /// Marks the passages that have something other than 0, group by group.
@@ -69,7 +69,7 @@ impl RoughScores {
     pub fn keep(&mut self, places: impl Iterator<Item = usize>) {
         let mut kept = [[0; GROUP]; GROUPS];
         for place in places {
-            kept[place / GROUP][place % GROUP] = u8::MAX;
+            kept.as_flattened_mut()[place] = u8::MAX;
         }
         let found = self.found.as_flattened_mut().iter_mut();
         for (found, kept) in found.zip(kept.as_flattened()) {
@@ -126,7 +126,6 @@ pub fn add_shares(sums: &mut Units, shares: &Group, units: u16) {
         // The same byte twice is the share in 65,535ths.
         let share = u16::from_ne_bytes([*share, *share]);
         let product = u32::from(share) * u32::from(units);
-        #[expect(clippy::cast_possible_truncation, reason = "16 bits are left")]
         let added = (product >> 16) as u16;
         *sum = sum.saturating_add(added);
     }
