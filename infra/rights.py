@@ -63,7 +63,8 @@ USERS = {
     "shared/store/src/keys.rs": (
         "KeysTable",
         {
-            "get_item": [MCP, ADMINISTRATOR],
+            "find": [MCP, ADMINISTRATOR],
+            "read": [ADMINISTRATOR],
             "warm": [MCP],
             "list": [ADMINISTRATOR],
             "find_by_id": [ADMINISTRATOR],
@@ -221,7 +222,7 @@ def calls(text):
             function = match[1]
         else:
             found.append((function, match[2] or INPUTS[match[3]]))
-    sent = len(re.findall(r"\.send\(", text)) if "aws_sdk_" in text else len(found)
+    sent = len(re.findall(r"\.send(?:_with_reader)?\(", text)) if "aws_sdk_" in text else len(found)
     return found, sent
 
 

@@ -1,5 +1,5 @@
 //! Sends an operation to a service: writes it with the SDK's code, signs it, repeats it where that may
-//! help, and reads the answer with the SDK's code.
+//! help, and reads the answer with the SDK's code, or lets the caller read a success.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -229,6 +229,15 @@ struct Endpoint {
     host: HeaderValue,
 }
 
+/// A successful answer to [`ServiceClient::send_with_reader`].
+#[derive(Debug)]
+pub enum Answer<R, O> {
+    /// What the reader made of it.
+    Read(R),
+    /// What the SDK made of it, because the reader made nothing.
+    Output(O),
+}
+
 /// Why there is no answer.
 pub(crate) enum Failure {
     Construction(BoxError),
@@ -296,11 +305,7 @@ impl<S: Service> ServiceClient<S> {
         &self,
         input: Result<O, BuildError>,
     ) -> Result<O::Output, SdkError<O::Error, HttpResponse>> {
-        let limits = CallLimits {
-            time: self.shared.operation_timeout,
-            ..CallLimits::default()
-        };
-        self.send_within(input, &limits).await
+        self.send_within(input, &self.usual_limits()).await
     }
 
     /// The same within these limits.
@@ -313,7 +318,44 @@ impl<S: Service> ServiceClient<S> {
         limits: &CallLimits,
     ) -> Result<O::Output, SdkError<O::Error, HttpResponse>> {
         let mut bag = ConfigBag::base();
-        let request = write(input, &mut bag).map_err(SdkError::construction_failure)?;
+        let answer = self.exchange(input, limits, &mut bag).await?;
+        read::<O>(answer, &bag)
+    }
+
+    /// Sends an operation whose successful answer `reader` reads, from the body as it came. An answer that it
+    /// makes nothing of is read by the SDK, as a refusal is: a reader knows what is usual, and has no errors.
+    ///
+    /// # Errors
+    /// The SDK's for this operation.
+    pub async fn send_with_reader<O: Operation<Service = S>, R>(
+        &self,
+        input: Result<O, BuildError>,
+        reader: impl FnOnce(&[u8]) -> Option<R>,
+    ) -> Result<Answer<R, O::Output>, SdkError<O::Error, HttpResponse>> {
+        let mut bag = ConfigBag::base();
+        let answer = self.exchange(input, &self.usual_limits(), &mut bag).await?;
+        let is_success = answer.status().is_success();
+        match is_success.then(|| reader(answer.body())).flatten() {
+            Some(read) => Ok(Answer::Read(read)),
+            None => read::<O>(answer, &bag).map(Answer::Output),
+        }
+    }
+
+    fn usual_limits(&self) -> CallLimits {
+        CallLimits {
+            time: self.shared.operation_timeout,
+            ..CallLimits::default()
+        }
+    }
+
+    /// Writes an operation, and gets the answer to it: a success or a refusal.
+    async fn exchange<O: Operation<Service = S>>(
+        &self,
+        input: Result<O, BuildError>,
+        limits: &CallLimits,
+        bag: &mut ConfigBag,
+    ) -> Result<Response<Bytes>, SdkError<O::Error, HttpResponse>> {
+        let request = write(input, bag).map_err(SdkError::construction_failure)?;
         let bounds = Bounds {
             time: limits.attempt_time,
             response_max_bytes: limits.response_max_bytes,
@@ -333,7 +375,7 @@ impl<S: Service> ServiceClient<S> {
         // Boxed: the futures below are large, and every caller would hold them.
         let answer = Box::pin(self.deliver(request, limits, exchange)).await;
         let answer = answer.map_err(Failure::in_sdk_terms)?;
-        read::<O>(answer.unwrap_or_else(|refusal| refusal), &bag)
+        Ok(answer.unwrap_or_else(|refusal| refusal))
     }
 
     /// Tries until there is an answer that stays: what `exchange` makes of a success, or a refusal.

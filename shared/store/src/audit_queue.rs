@@ -4,10 +4,11 @@ use aws_sdk_sqs::operation::send_message::SendMessageInput;
 use aws_sdk_sqs::operation::send_message_batch::SendMessageBatchInput;
 use raglan_aws::{ServiceClient, Sqs};
 use raglan_core::audit::AuditEvent;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::audit_record::AuditRecord;
 use crate::error::StoreError;
+use crate::item_json::usual;
 
 /// Largest message, in bytes. SQS takes 1 MiB, but an event has to fit into a DynamoDB item (400 KB)
 /// at the other end, with its key and its index entries.
@@ -18,6 +19,17 @@ pub const MAX_MESSAGE_BYTES: usize = 255 * 1024;
 pub struct AuditQueue {
     client: ServiceClient<Sqs>,
     url: String,
+}
+
+/// The usual answer to `SendMessage`: the message has an identifier.
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Stored {
+    #[expect(
+        dead_code,
+        reason = "that it is there is what says that the message is stored"
+    )]
+    message_id: String,
 }
 
 impl AuditQueue {
@@ -59,13 +71,11 @@ impl AuditQueue {
                 limit_bytes: MAX_MESSAGE_BYTES,
             });
         }
+        let input = SendMessageInput::builder()
+            .queue_url(&self.url)
+            .message_body(body);
         self.client
-            .send(
-                SendMessageInput::builder()
-                    .queue_url(&self.url)
-                    .message_body(body)
-                    .build(),
-            )
+            .send_with_reader(input.build(), usual::<Stored>)
             .await
             .map_err(|error| StoreError::of_call("SendMessage", &self.url, &error))?;
         Ok(())
@@ -134,6 +144,13 @@ mod tests {
     async fn a_queue_that_does_not_answer_is_unavailable_and_one_that_is_gone_is_not_found() {
         let url = nobody_listens().await;
         let queue = AuditQueue::new(clients_at(&url).sqs, format!("{url}/1/audit"));
+        let error = queue.send(&audit_event("event-1")).await.unwrap_err();
+        assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");
+
+        let answer = r#"{"MD5OfMessageBody":"1","MessageId":"2"}"#;
+        assert!(usual::<Stored>(answer.as_bytes()).is_some());
+        let server = scripted(vec![(200, "<html>".to_owned())]).await;
+        let queue = AuditQueue::new(clients_at(&server.url).sqs, format!("{url}/1/audit"));
         let error = queue.send(&audit_event("event-1")).await.unwrap_err();
         assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");
 

@@ -10,12 +10,14 @@ use aws_sdk_dynamodb::operation::put_item::PutItemInput;
 use aws_sdk_dynamodb::operation::query::QueryInput;
 use aws_sdk_dynamodb::operation::transact_write_items::TransactWriteItemsInput;
 use aws_sdk_dynamodb::types::{AttributeValue, Put, TransactWriteItem};
-use raglan_aws::{DynamoDb, ServiceClient};
+use raglan_aws::{Answer, DynamoDb, ServiceClient};
 use raglan_core::key::KeyHash;
 use raglan_core::key_record::KeyRecord;
+use serde::Deserialize;
 
 use crate::error::StoreError;
-use crate::table::{Item, decode, decode_all, encode, text};
+use crate::item_json::{Record, usual};
+use crate::table::{decode, decode_all, encode, text};
 
 const HASH: &str = "key_hash";
 const ID: &str = "key_id";
@@ -50,6 +52,13 @@ impl ReadRecord {
     }
 }
 
+/// The usual answer to `GetItem`.
+#[derive(Deserialize)]
+struct Found {
+    #[serde(rename = "Item")]
+    item: Option<Record<KeyRecord>>,
+}
+
 impl KeyStore {
     /// The table of that name.
     #[must_use]
@@ -65,9 +74,18 @@ impl KeyStore {
     /// # Errors
     /// [`StoreError`]; `Corrupt` names the hash's fingerprint.
     pub async fn find(&self, hash: &KeyHash) -> Result<Option<KeyRecord>, StoreError> {
-        let item = self.get_item(hash).await?;
-        item.map(|item| decode(&self.table, &hash.fingerprint(), item))
-            .transpose()
+        let input = GetItemInput::builder()
+            .table_name(&self.table)
+            .key(HASH, text(hash.as_str()))
+            .consistent_read(true);
+        let answer = self.client.send_with_reader(input.build(), usual).await;
+        match answer.map_err(|error| StoreError::of_call("GetItem", &self.table, &error))? {
+            Answer::Read(Found { item }) => Ok(item.map(|Record(record)| record)),
+            Answer::Output(output) => output
+                .item
+                .map(|item| decode(&self.table, &hash.fingerprint(), item))
+                .transpose(),
+        }
     }
 
     /// Like [`KeyStore::find`], to change the record afterwards.
@@ -75,28 +93,19 @@ impl KeyStore {
     /// # Errors
     /// [`StoreError`]; `Corrupt` names the hash's fingerprint.
     pub async fn read(&self, hash: &KeyHash) -> Result<Option<ReadRecord>, StoreError> {
-        let Some(item) = self.get_item(hash).await? else {
+        let input = GetItemInput::builder()
+            .table_name(&self.table)
+            .key(HASH, text(hash.as_str()))
+            .consistent_read(true);
+        let output = self.client.send(input.build()).await;
+        let output = output.map_err(|error| StoreError::of_call("GetItem", &self.table, &error))?;
+        let Some(item) = output.item else {
             return Ok(None);
         };
         let revision = item.get(REVISION).and_then(|value| value.as_n().ok());
         let revision = revision.and_then(|number| number.parse().ok());
         let record = decode(&self.table, &hash.fingerprint(), item)?;
         Ok(Some(ReadRecord { record, revision }))
-    }
-
-    async fn get_item(&self, hash: &KeyHash) -> Result<Option<Item>, StoreError> {
-        let output = self
-            .client
-            .send(
-                GetItemInput::builder()
-                    .table_name(&self.table)
-                    .key(HASH, text(hash.as_str()))
-                    .consistent_read(true)
-                    .build(),
-            )
-            .await
-            .map_err(|error| StoreError::of_call("GetItem", &self.table, &error))?;
-        Ok(output.item)
     }
 
     /// Opens a connection to the table by asking for a key that cannot exist, so that the first

@@ -12,8 +12,8 @@ use raglan_core::clock::Timestamp;
 use raglan_core::key::KeyHash;
 
 use crate::error::StoreError;
-use crate::limits::{number, number_of, state_key};
-use crate::table::Item;
+use crate::limits::{number, state_key};
+use crate::table::{Item, number_of};
 
 const ASK: &str = "leases#ask";
 /// Writes for one place, at most: each one after the first lost a race for a place that was free.

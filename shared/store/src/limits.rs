@@ -26,22 +26,22 @@ use std::fmt::Write as _;
 use aws_sdk_dynamodb::operation::update_item::UpdateItemError;
 use aws_sdk_dynamodb::operation::update_item::UpdateItemInput;
 use aws_sdk_dynamodb::types::{AttributeValue, ReturnValue, ReturnValuesOnConditionCheckFailure};
-use raglan_aws::{DynamoDb, ServiceClient};
+use raglan_aws::{Answer, DynamoDb, ServiceClient};
 use raglan_core::clock::Timestamp;
 use raglan_core::key::KeyHash;
 use raglan_core::key_record::RateLimit;
 use raglan_core::limits::{Bucket, Calls, Fill, day_number, epoch_us};
 use raglan_core::tool::Tool;
+use serde::Deserialize;
 
 use crate::error::StoreError;
+use crate::item_json::{Record, usual};
+use crate::meter_item::{FULL_AT, LIMIT, MeterItem, counter, limit_text};
 use crate::table::{Item, text};
 
 const PARTITION: &str = "partition";
 const SORT: &str = "sort";
 const METER: &str = "meter";
-const FULL_AT: &str = "full_at_us";
-const DAY: &str = "quota_day";
-const LIMIT: &str = "rate_limit";
 pub(crate) const LAST_USED: &str = "last_used_ms";
 pub(crate) const CALL_COUNT: &str = "call_count";
 /// The item of a key that is not used for this long is deleted.
@@ -161,14 +161,14 @@ impl MeterStore {
                 new_day: meter.day < day_number(now),
             };
             match self.write(key, shape, calls, limit, now).await? {
-                Written::Counted(item) => {
+                Written::Counted(MeterItem { meter, today }) => {
                     return Ok(Some(Count {
-                        meter: meter_of(&item),
-                        today: Some(today_of(&item)),
+                        meter,
+                        today: Some(today),
                         writes: writes + 1,
                     }));
                 }
-                Written::OutOfDate(item) => meter = meter_of(&item),
+                Written::OutOfDate(item) => meter = item.meter,
             }
         }
         Err(self.conflict())
@@ -216,11 +216,15 @@ impl MeterStore {
         for (tool, count) in &calls.by_tool {
             request = request.expression_attribute_values(format!(":{tool}"), number(*count));
         }
-        match self.client.send(request.build()).await {
-            Ok(output) => Ok(Written::Counted(output.attributes.unwrap_or_default())),
+        let of_item = |item: Option<&Item>| item.map(MeterItem::from).unwrap_or_default();
+        match self.client.send_with_reader(request.build(), usual).await {
+            Ok(Answer::Read(Updated {
+                attributes: Record(item),
+            })) => Ok(Written::Counted(item)),
+            Ok(Answer::Output(output)) => Ok(Written::Counted(of_item(output.attributes()))),
             Err(error) => match error.as_service_error() {
                 Some(UpdateItemError::ConditionalCheckFailedException(failed)) => {
-                    Ok(Written::OutOfDate(failed.item.clone().unwrap_or_default()))
+                    Ok(Written::OutOfDate(of_item(failed.item())))
                 }
                 _ => Err(StoreError::of_call("UpdateItem", &self.table, &error)),
             },
@@ -229,8 +233,15 @@ impl MeterStore {
 }
 
 enum Written {
-    Counted(Item),
-    OutOfDate(Item),
+    Counted(MeterItem),
+    OutOfDate(MeterItem),
+}
+
+/// The usual answer to `UpdateItem`.
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Updated {
+    attributes: Record<MeterItem>,
 }
 
 /// What the write takes the item for.
@@ -314,46 +325,6 @@ pub(crate) fn meter_key(key: &KeyHash) -> Item {
 /// A whole number.
 pub(crate) fn number(value: impl std::fmt::Display) -> AttributeValue {
     AttributeValue::N(value.to_string())
-}
-
-/// A whole number of an item; 0 when it is not there.
-pub(crate) fn number_of(item: &Item, name: &str) -> i64 {
-    let value = item.get(name).and_then(|value| value.as_n().ok());
-    value.and_then(|value| value.parse().ok()).unwrap_or(0)
-}
-
-/// The bucket and the day of an item.
-pub(crate) fn meter_of(item: &Item) -> Meter {
-    Meter {
-        full_at_us: number_of(item, FULL_AT),
-        day: number_of(item, DAY),
-        limit: item
-            .get(LIMIT)
-            .and_then(|value| limit_of(value.as_s().ok()?)),
-    }
-}
-
-fn limit_text(limit: RateLimit) -> String {
-    format!("{}/{}", limit.requests_per_minute, limit.burst)
-}
-
-fn limit_of(text: &str) -> Option<RateLimit> {
-    let (requests_per_minute, burst) = text.split_once('/')?;
-    Some(RateLimit {
-        requests_per_minute: requests_per_minute.parse().ok()?,
-        burst: burst.parse().ok()?,
-    })
-}
-
-/// The counters of an item's day.
-pub(crate) fn today_of(item: &Item) -> BTreeMap<Tool, u64> {
-    let count = |tool| u64::try_from(number_of(item, &counter(tool))).unwrap_or(0);
-    let counts = Tool::ALL.map(|tool| (tool, count(tool)));
-    counts.into_iter().filter(|(_, count)| *count > 0).collect()
-}
-
-fn counter(tool: Tool) -> String {
-    format!("today_{tool}")
 }
 
 #[cfg(test)]
@@ -575,6 +546,42 @@ mod tests {
         let (passed, refused, writes, took_us) = contend(64, 10).await;
         println!("passed {passed}, refused {refused}, writes {writes}, {took_us} us");
         assert_within_budget(passed, took_us);
+    }
+
+    #[tokio::test]
+    async fn what_an_item_does_not_say_is_nothing() {
+        let usual_answer = r#"{"Attributes":{"full_at_us":{"N":"5"},"quota_day":{"N":"7"},
+            "rate_limit":{"S":"60/3"},"today_ask":{"N":"2"},"today_retrieve":{"N":"0"}}}"#;
+        let meter = Meter {
+            full_at_us: 5,
+            day: 7,
+            limit: Some(limit(60, 3)),
+        };
+        let rows = [
+            (usual_answer, true, meter, 2),
+            (
+                r#"{"Attributes":{"rate_limit":{"N":"60"},"today_ask":{"N":"1"}}}"#,
+                false,
+                Meter::default(),
+                1,
+            ),
+            ("{}", false, Meter::default(), 0),
+        ];
+        for (answer, is_usual, meter, asked) in rows {
+            let read = usual::<Updated>(answer.as_bytes());
+            assert_eq!(read.is_some(), is_usual, "{answer}");
+            let server = scripted(vec![(200, answer.to_owned())]).await;
+            let client = crate::testing::clients_at(&server.url).dynamodb;
+            let store = MeterStore::new(client, "state");
+            let key = key_record("key-1", 1).key_hash;
+            let one = calls(&["ask"]);
+            let count = store.count(&key, Meter::default(), &one, limit(60, 3), NOW);
+            let count = count.await.unwrap();
+            assert_eq!(count.meter, meter, "{answer}");
+            let today = count.today.unwrap();
+            assert_eq!(today.get(&Tool::Ask).copied().unwrap_or(0), asked);
+            assert!(!today.contains_key(&Tool::Retrieve));
+        }
     }
 
     #[tokio::test]

@@ -17,6 +17,12 @@ pub(crate) fn text(value: impl Into<String>) -> AttributeValue {
     AttributeValue::S(value.into())
 }
 
+/// A whole number of an item; 0 when it is not there.
+pub(crate) fn number_of(item: &Item, name: &str) -> i64 {
+    let value = item.get(name).and_then(|value| value.as_n().ok());
+    value.and_then(|value| value.parse().ok()).unwrap_or(0)
+}
+
 /// The record as an item. `name` says which record it is, without its content.
 pub(crate) fn encode<T: Serialize>(
     table: &str,

@@ -278,6 +278,19 @@ pub(crate) fn knowledge_base(id: &str, owner: Option<&str>) -> KnowledgeBase {
     }
 }
 
+/// The same as DynamoDB sends it, in the partition that holds all.
+pub(crate) fn knowledge_base_json(id: &str) -> serde_json::Value {
+    let entry = serde_json::to_value(knowledge_base(id, None)).unwrap();
+    let text = |field: &str| serde_json::json!({ "S": entry[field] });
+    serde_json::json!({
+        "partition": { "S": "all" }, "sort": { "S": id },
+        "backend": { "M": { "kind": { "S": "embedded" }, "id": { "S": id } } },
+        "id": text("id"), "name": text("name"), "description": text("description"),
+        "strategy": text("strategy"), "created_at": text("created_at"),
+        "updated_at": text("updated_at"),
+    })
+}
+
 /// An event of `key-1` on one fixed day.
 pub(crate) fn audit_event(event_id: &str) -> AuditEvent {
     AuditEvent {

@@ -16,7 +16,9 @@ use raglan_core::key::KeyHash;
 use raglan_core::tool::Tool;
 
 use crate::error::StoreError;
-use crate::limits::{CALL_COUNT, LAST_USED, meter_key, meter_of, number_of, today_of};
+use crate::limits::{CALL_COUNT, LAST_USED, meter_key};
+use crate::meter_item::MeterItem;
+use crate::table::number_of;
 
 /// The usage of keys.
 #[derive(Debug, Clone)]
@@ -64,11 +66,14 @@ impl UsageStore {
             )
             .await
             .map_err(|error| StoreError::of_call("GetItem", &self.table, &error))?;
-        Ok(output.item.map(|item| Usage {
-            last_used_at: Timestamp::from_epoch_ms(number_of(&item, LAST_USED)),
-            call_count: u64::try_from(number_of(&item, CALL_COUNT)).unwrap_or(0),
-            day: Timestamp::from_epoch_seconds(meter_of(&item).day.saturating_mul(86_400)),
-            by_tool: today_of(&item),
+        Ok(output.item.map(|item| {
+            let MeterItem { meter, today } = MeterItem::from(&item);
+            Usage {
+                last_used_at: Timestamp::from_epoch_ms(number_of(&item, LAST_USED)),
+                call_count: u64::try_from(number_of(&item, CALL_COUNT)).unwrap_or(0),
+                day: Timestamp::from_epoch_seconds(meter.day.saturating_mul(86_400)),
+                by_tool: today,
+            }
         }))
     }
 }

@@ -201,6 +201,32 @@ async fn a_refusal_is_the_sdks_and_has_the_services_code() {
 }
 
 #[tokio::test]
+async fn a_reader_gets_the_success_and_the_sdk_the_rest() {
+    let length = |body: &[u8]| Some(body.len());
+    let nothing = |_: &[u8]| None::<usize>;
+    let never = |_: &[u8]| -> Option<usize> { panic!("a refusal is the SDK's") };
+    let get = async |answers: Vec<Answer>, reader: &dyn Fn(&[u8]) -> Option<usize>| {
+        let script = Script::of(answers);
+        let client = ServiceClient::<DynamoDb>::new(account().build(), Arc::clone(&script) as _);
+        let input = GetItemInput::builder().table_name("keys").build();
+        client.send_with_reader(input, reader).await
+    };
+    let body = r#"{"Item":{"id":{"S":"x"}}}"#;
+
+    let read = get(vec![refused("ThrottlingException"), found()], &length).await;
+    assert!(matches!(read, Ok(super::Answer::Read(length)) if length == body.len()));
+    let read = get(vec![found()], &nothing).await;
+    let Ok(super::Answer::Output(output)) = read else {
+        panic!("{read:?}");
+    };
+    assert!(output.item.unwrap().contains_key("id"));
+    let error = get(vec![refused("ResourceNotFoundException")], &never).await;
+    assert_eq!(error.unwrap_err().code(), Some("ResourceNotFoundException"));
+    let error = get(vec![answer(200, "no json")], &nothing).await;
+    assert!(error.unwrap_err().raw_response().is_some());
+}
+
+#[tokio::test]
 async fn a_service_that_never_answers_is_given_up() {
     let short = TimeoutConfig::builder().operation_timeout(Duration::from_millis(20));
     let config = account().timeout_config(short.build()).build();

@@ -1,14 +1,17 @@
 //! Reading listed knowledge bases.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use aws_sdk_dynamodb::operation::batch_get_item::BatchGetItemInput;
 use aws_sdk_dynamodb::types::KeysAndAttributes;
+use raglan_aws::Answer;
 use raglan_core::catalog::{KnowledgeBase, KnowledgeBaseId};
+use serde::Deserialize;
 
-use super::{CatalogStore, SORT, place};
+use super::{CatalogStore, Place, SORT, item_of, place};
 use crate::error::StoreError;
+use crate::item_json::{Record, usual};
 use crate::table::{Item, decode_all};
 
 /// `BatchGetItem` takes so many keys at most.
@@ -17,6 +20,20 @@ const BATCH_KEYS: usize = 100;
 const BATCH_ROUNDS: u32 = 5;
 /// The pause before the first repetition; it doubles with each one: 0.3 s in all.
 const BATCH_FIRST_PAUSE: Duration = Duration::from_millis(20);
+
+/// The usual answer to `BatchGetItem`, by table.
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Batch {
+    responses: BTreeMap<String, Vec<Record<KnowledgeBase>>>,
+    unprocessed_keys: BTreeMap<String, LeftOut>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct LeftOut {
+    keys: Vec<Place>,
+}
 
 impl CatalogStore {
     /// The entries of one partition with these identifiers, as far as there are any.
@@ -28,17 +45,16 @@ impl CatalogStore {
         let keys: Vec<Item> = ids.iter().map(|id| place(partition, id.as_str())).collect();
         let mut entries = Vec::with_capacity(keys.len());
         for chunk in keys.chunks(BATCH_KEYS) {
-            let items = self.batch_get(chunk.to_vec()).await?;
-            entries.extend(decode_all(&self.table, SORT, items));
+            entries.extend(self.batch_get(chunk.to_vec()).await?);
         }
         Ok(entries)
     }
 
     /// `BatchGetItem` may leave keys out when it is busy or the answer grows too large; they are
     /// asked for again, with growing pauses.
-    async fn batch_get(&self, mut keys: Vec<Item>) -> Result<Vec<Item>, StoreError> {
+    async fn batch_get(&self, mut keys: Vec<Item>) -> Result<Vec<KnowledgeBase>, StoreError> {
         let operation = "BatchGetItem";
-        let mut items = Vec::with_capacity(keys.len());
+        let mut entries = Vec::with_capacity(keys.len());
         let mut pause = BATCH_FIRST_PAUSE;
         for round in 0..BATCH_ROUNDS {
             if round > 0 {
@@ -50,23 +66,32 @@ impl CatalogStore {
                 .consistent_read(true)
                 .build()
                 .map_err(|_| self.incomplete(operation))?;
-            let output = self
-                .client
-                .send(
-                    BatchGetItemInput::builder()
-                        .request_items(&self.table, request)
-                        .build(),
-                )
-                .await
-                .map_err(|error| StoreError::of_call(operation, &self.table, &error))?;
-            let found = output.responses.and_then(|mut all| all.remove(&self.table));
-            items.extend(found.unwrap_or_default());
-            let left_out = output
-                .unprocessed_keys
-                .and_then(|mut all| all.remove(&self.table));
-            keys = left_out.map(|left_out| left_out.keys).unwrap_or_default();
+            let input = BatchGetItemInput::builder().request_items(&self.table, request);
+            let answer = self.client.send_with_reader(input.build(), usual).await;
+            keys = match answer
+                .map_err(|error| StoreError::of_call(operation, &self.table, &error))?
+            {
+                Answer::Read(Batch {
+                    mut responses,
+                    mut unprocessed_keys,
+                }) => {
+                    let found = responses.remove(&self.table).unwrap_or_default();
+                    entries.extend(found.into_iter().map(|Record(entry)| entry));
+                    let left_out = unprocessed_keys.remove(&self.table);
+                    let left_out = left_out.map(|LeftOut { keys }| keys).unwrap_or_default();
+                    left_out.into_iter().map(item_of).collect()
+                }
+                Answer::Output(output) => {
+                    let found = output.responses.and_then(|mut all| all.remove(&self.table));
+                    entries.extend(decode_all(&self.table, SORT, found.unwrap_or_default()));
+                    let left_out = output
+                        .unprocessed_keys
+                        .and_then(|mut all| all.remove(&self.table));
+                    left_out.map(|left_out| left_out.keys).unwrap_or_default()
+                }
+            };
             if keys.is_empty() {
-                return Ok(items);
+                return Ok(entries);
             }
         }
         Err(StoreError::Throttled {
@@ -82,7 +107,9 @@ mod tests {
 
     use super::super::ALL;
     use super::*;
-    use crate::testing::{catalog_with, clients_at, ids, knowledge_base, named, scripted};
+    use crate::testing::{
+        catalog_with, clients_at, ids, knowledge_base, knowledge_base_json, named, scripted,
+    };
 
     #[tokio::test]
     async fn more_names_than_one_request_takes_are_all_read() {
@@ -102,19 +129,6 @@ mod tests {
     }
 
     fn batch_answer(found: &[&str], left_out: &[&str]) -> (u16, String) {
-        let item = |name: &&str| {
-            let entry = serde_json::to_value(knowledge_base(name, None)).unwrap();
-            let text = |field: &str| serde_json::json!({"S": entry[field]});
-            let backend = serde_json::json!({"M": {
-                "kind": {"S": "embedded"}, "id": {"S": name},
-            }});
-            serde_json::json!({
-                "partition": {"S": ALL}, "sort": {"S": name}, "backend": backend,
-                "id": text("id"), "name": text("name"), "description": text("description"),
-                "strategy": text("strategy"), "created_at": text("created_at"),
-                "updated_at": text("updated_at"),
-            })
-        };
         let key = |name: &&str| serde_json::json!({"partition": {"S": ALL}, "sort": {"S": name}});
         let unprocessed = if left_out.is_empty() {
             serde_json::json!({})
@@ -122,7 +136,7 @@ mod tests {
             let keys: Vec<_> = left_out.iter().map(key).collect();
             serde_json::json!({"catalog": {"Keys": keys, "ConsistentRead": true}})
         };
-        let items: Vec<_> = found.iter().map(item).collect();
+        let items: Vec<_> = found.iter().map(|name| knowledge_base_json(name)).collect();
         let body = serde_json::json!({
             "Responses": {"catalog": items}, "UnprocessedKeys": unprocessed,
         });
@@ -154,6 +168,25 @@ mod tests {
                 .iter()
                 .all(|body| body.contains(r#""ConsistentRead":true"#))
         );
+    }
+
+    #[tokio::test]
+    async fn one_unreadable_entry_does_not_take_the_others_down() {
+        let usual_answer = batch_answer(&["a"], &["b", "c"]);
+        let mut unreadable = batch_answer(&["b", "c"], &[]);
+        unreadable.1 = unreadable.1.replacen(r#"{"S":"bm25"}"#, r#"{"N":"25"}"#, 1);
+        let is_usual = |answer: &str| usual::<Batch>(answer.as_bytes()).is_some();
+        assert!(is_usual(&usual_answer.1) && !is_usual(&unreadable.1));
+
+        let server = scripted(vec![usual_answer, unreadable]).await;
+        let store = CatalogStore::new(clients_at(&server.url).dynamodb, "catalog");
+        let asked = named(&["a", "b", "c"]);
+        let reach = Reach::Listed {
+            owner: None,
+            ids: &asked,
+        };
+        let read = store.read(&reach).await.unwrap();
+        assert_eq!(ids(&read), named(&["a", "c"]));
     }
 
     #[tokio::test]

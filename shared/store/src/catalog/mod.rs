@@ -16,17 +16,19 @@ mod batch;
 pub mod task;
 pub mod write;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use aws_sdk_dynamodb::operation::get_item::GetItemInput;
 use aws_sdk_dynamodb::operation::query::QueryInput;
-use raglan_aws::{DynamoDb, ServiceClient};
+use raglan_aws::{Answer, DynamoDb, ServiceClient};
 use raglan_core::access::Reach;
 use raglan_core::catalog::{KnowledgeBase, KnowledgeBaseId};
+use serde::Deserialize;
 
 pub use write::PutMode;
 
 use crate::error::StoreError;
+use crate::item_json::{Record, usual};
 use crate::table::{Item, decode, decode_all, text};
 
 const PARTITION: &str = "partition";
@@ -107,11 +109,23 @@ impl CatalogStore {
         let mut next = Some(None);
         while let Some(start) = next {
             let query = query.clone().set_exclusive_start_key(start);
-            let page = self.client.send(query.build()).await;
+            let page = self.client.send_with_reader(query.build(), usual).await;
             let page = page.map_err(|error| StoreError::of_call("Query", &self.table, &error))?;
-            let items = page.items.unwrap_or_default();
-            entries.extend(decode_all(&self.table, SORT, items));
-            next = page.last_evaluated_key.map(Some);
+            let last = match page {
+                Answer::Read(Page {
+                    items,
+                    last_evaluated_key,
+                }) => {
+                    entries.extend(items.into_iter().map(|Record(entry)| entry));
+                    last_evaluated_key.map(item_of)
+                }
+                Answer::Output(page) => {
+                    let items = page.items.unwrap_or_default();
+                    entries.extend(decode_all(&self.table, SORT, items));
+                    page.last_evaluated_key
+                }
+            };
+            next = last.map(Some);
         }
         Ok(entries)
     }
@@ -142,13 +156,34 @@ fn place(partition: &str, sort: &str) -> Item {
     ])
 }
 
+/// A primary key as answers have it.
+type Place = Record<BTreeMap<String, String>>;
+
+fn item_of(Record(place): Place) -> Item {
+    place
+        .into_iter()
+        .map(|(name, value)| (name, text(value)))
+        .collect()
+}
+
+/// The usual answer to `Query`.
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Page {
+    items: Vec<Record<KnowledgeBase>>,
+    last_evaluated_key: Option<Place>,
+}
+
 #[cfg(test)]
 mod tests {
     use aws_sdk_dynamodb::operation::put_item::PutItemInput;
     use proptest::prelude::*;
+    use serde_json::{Value, json};
 
     use super::*;
-    use crate::testing::{catalog_with, ids, knowledge_base, named};
+    use crate::testing::{
+        catalog_with, clients_at, ids, knowledge_base, knowledge_base_json, named, scripted,
+    };
 
     #[tokio::test]
     async fn each_kind_of_caller_reads_its_own_partition() {
@@ -222,6 +257,33 @@ mod tests {
         let error = store.get(&bad).await.unwrap_err();
         assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
         assert_eq!(store.remove(&bad).await, Ok(true));
+    }
+
+    #[tokio::test]
+    async fn every_page_is_read_whichever_way_it_can_be_read() {
+        let place = |name: &str| json!({ "partition": { "S": ALL }, "sort": { "S": name } });
+        let page = |items: &[Value], last: Option<&str>| {
+            let mut page = json!({ "Count": items.len(), "Items": items, "ScannedCount": 9 });
+            if let Some(last) = last {
+                page["LastEvaluatedKey"] = place(last);
+            }
+            page.to_string()
+        };
+        let usual_page = page(&[knowledge_base_json("a")], Some("a"));
+        let unreadable = page(&[place("b"), knowledge_base_json("c")], Some("c"));
+        let end = page(&[], None);
+        let is_usual = |page: &str| usual::<Page>(page.as_bytes()).is_some();
+        assert!(is_usual(&usual_page) && !is_usual(&unreadable) && is_usual(&end));
+
+        let server = scripted([usual_page, unreadable, end].map(|page| (200, page)).into()).await;
+        let store = CatalogStore::new(clients_at(&server.url).dynamodb, "catalog");
+        assert_eq!(ids(&store.list_all().await.unwrap()), named(&["a", "c"]));
+        let starts = server.requests().into_iter().map(|body| {
+            let body: Value = serde_json::from_str(&body).unwrap();
+            body.get("ExclusiveStartKey").cloned()
+        });
+        let expected = [None, Some(place("a")), Some(place("c"))];
+        assert_eq!(starts.collect::<Vec<_>>(), expected);
     }
 
     proptest! {
