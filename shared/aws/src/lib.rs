@@ -15,7 +15,7 @@
 //!
 //! The SDK's own clients make a request in some two hundred steps that can all be configured; that costs
 //! more than the request. Here the steps are the ones that these services need, and the types, the JSON
-//! and the errors are the SDK's.
+//! and the errors are the SDK's. A caller may read the usual success itself.
 
 pub mod clients;
 pub mod function_account;
