@@ -1,5 +1,5 @@
 //! Sends an operation to a service: writes it with the SDK's code, signs it, repeats it where that may
-//! help, and reads the answer with the SDK's code.
+//! help, and reads the answer with the SDK's code, or lets the caller read a success.
 
 use std::fmt;
 use std::marker::PhantomData;
