@@ -363,7 +363,7 @@ fn output(
         serde_json::to_value(security).unwrap_or_default(),
     );
     ToolOutput {
-        structured,
+        structured: structured.into(),
         knowledge_bases: found.asked.clone(),
         result_count: count,
         guard_findings: findings_by_rule(security),

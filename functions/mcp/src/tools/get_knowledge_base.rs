@@ -156,7 +156,7 @@ pub async fn run(
         }
     }
     Ok(ToolOutput {
-        structured,
+        structured: structured.into(),
         knowledge_bases: vec![entry.id.to_string()],
         result_count: 1,
         guard_findings: findings_by_rule(&security),

@@ -79,7 +79,7 @@ pub async fn run(
     // One refusal, wherever it was not found.
     let task = task.ok_or(Denial::Task)?;
     Ok(ToolOutput {
-        structured: present(call, &task),
+        structured: present(call, &task).into(),
         knowledge_bases: vec![task.kb_id.to_string()],
         result_count: 1,
         guard_findings: std::collections::BTreeMap::new(),

@@ -142,7 +142,7 @@ pub async fn run(
         structured.insert("next_cursor".to_owned(), next.into());
     }
     Ok(ToolOutput {
-        structured,
+        structured: structured.into(),
         knowledge_bases: selected.iter().map(|kb| kb.id.to_string()).collect(),
         result_count,
         guard_findings: findings_by_rule(&security),

@@ -92,7 +92,7 @@ pub async fn run(
         structured.insert("truncated".to_owned(), true.into());
     }
     Ok(ToolOutput {
-        structured,
+        structured: structured.into(),
         knowledge_bases: page.iter().map(|kb| kb.id.to_string()).collect(),
         result_count: page.len() as u64,
         guard_findings: std::collections::BTreeMap::new(),

@@ -15,6 +15,7 @@ pub(crate) mod passages;
 mod retrieve;
 pub(crate) mod search;
 pub mod size;
+pub mod written;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -34,6 +35,7 @@ use tokio::time::Instant;
 
 pub use arguments::InvalidArguments;
 pub use size::Size;
+pub use written::Structured;
 
 use crate::answers::Answers;
 use crate::ask_gate::{AskGate, AskRefused};
@@ -126,7 +128,7 @@ impl ToolCall<'_> {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolOutput {
     /// The result; it fits the tool's output schema.
-    pub structured: Map<String, Value>,
+    pub structured: Structured,
     /// The knowledge bases that were asked.
     pub knowledge_bases: Vec<String>,
     /// Number of items.

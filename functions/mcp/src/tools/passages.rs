@@ -1,17 +1,19 @@
 //! Passages as callers see them: guarded, numbered, and together under the size limit.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use raglan_core::audit::cut_at_characters;
 use raglan_core::ids;
-use raglan_guard::{Guard, Guarded, SecuritySummary};
+use raglan_guard::{Finding, Guard, Guarded, SecuritySummary, Severity};
 use raglan_rag::backend::Passage;
 use raglan_rag::merge::ScoredPassage;
 use raglan_texts::{Language, text};
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::size::{Size, beginning};
+use super::written::WrittenJson;
 use super::{ToolCall, ToolError};
 
 /// Titles, file names, identifiers and the like are cut after this many characters or tokens: engines
@@ -20,15 +22,14 @@ const LABEL_MAX_CHARS: usize = 500;
 const LABEL_MAX_TOKENS: usize = 200;
 /// A passage's attributes beyond this many are left out.
 const ATTRIBUTES_MAX: usize = 50;
-/// Fields of an item and of its metadata, at most.
-const ITEM_FIELDS: usize = 12;
-const METADATA_FIELDS: usize = 9;
+/// Labels that are remembered; further ones are looked at each time.
+const KNOWN_LABELS_MAX: usize = 64;
 
 /// Guarded passages.
 #[derive(Debug)]
 pub struct GuardedPassages {
     /// One object for each passage.
-    pub items: Vec<Value>,
+    pub items: Vec<WrittenJson>,
     /// What the guard found.
     pub security: SecuritySummary,
     /// Whether a passage was cut.
@@ -188,7 +189,7 @@ impl Drawn<'_> {
         cut: bool,
         security: &mut SecuritySummary,
         known: &mut KnownLabels,
-    ) -> Value {
+    ) -> WrittenJson {
         let passage = &self.scored.passage;
         let source = known.guarded(self.guard, &passage.title);
         let guarded = self
@@ -196,64 +197,81 @@ impl Drawn<'_> {
             .isolate_from(source, passage.chunk_index, text, self.nonce);
         security.add(&guarded);
         let mut labels = Labels::knowing(std::mem::take(known), self.guard, security);
-        let mut item = Map::with_capacity(ITEM_FIELDS);
-        let mut put = |name: &str, value: Value| item.insert(name.to_owned(), value);
-        put("id", labels.clean(&passage.id).into());
-        put("kb_id", self.scored.kb_id.as_str().into());
-        put("rank", self.rank.into());
-        put("score", passage.score.into());
         let severity = guarded.severity();
-        put("content", guarded.text.into());
-        put("trust", "untrusted".into());
-        put("suspicious", guarded.suspicious.into());
-        if let Some(severity) = severity {
-            put("severity", severity.name().into());
-            let reasons = serde_json::to_value(&guarded.findings);
-            put("reasons", reasons.unwrap_or_default());
-        }
-        if let Some(raw) = guarded.raw {
-            put("raw_content", raw.into());
-        }
-        if cut {
-            put("truncated", true.into());
-        }
-        put("metadata", metadata(&mut labels, passage, with_attributes));
+        let item = WrittenJson::of(&Item {
+            id: labels.clean(&passage.id),
+            kb_id: self.scored.kb_id.as_str(),
+            rank: self.rank,
+            score: passage.score.into(),
+            content: &guarded.text,
+            trust: "untrusted",
+            suspicious: guarded.suspicious,
+            severity,
+            reasons: severity.map(|_| guarded.findings.as_slice()),
+            raw_content: guarded.raw.as_deref(),
+            truncated: cut.then_some(true),
+            metadata: Metadata::of(passage, &mut labels, with_attributes),
+        });
         *known = labels.known;
-        Value::Object(item)
+        item
     }
 }
 
-fn metadata(labels: &mut Labels<'_>, passage: &Passage, with_attributes: bool) -> Value {
-    let mut metadata = Map::with_capacity(METADATA_FIELDS);
-    metadata.insert(
-        "document_id".to_owned(),
-        labels.clean(&passage.document_id).into(),
-    );
-    metadata.insert("title".to_owned(), labels.clean(&passage.title).into());
-    metadata.insert(
-        "filename".to_owned(),
-        labels.clean(&passage.filename).into(),
-    );
-    if let Some(uri) = &passage.uri {
-        metadata.insert("uri".to_owned(), labels.clean(uri).into());
+/// A passage as its JSON has it: [`item_schema`].
+#[derive(Serialize)]
+struct Item<'a> {
+    id: String,
+    kb_id: &'a str,
+    rank: usize,
+    score: f64,
+    content: &'a str,
+    trust: &'static str,
+    suspicious: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    severity: Option<Severity>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasons: Option<&'a [Finding]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    raw_content: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    truncated: Option<bool>,
+    metadata: Metadata,
+}
+
+#[derive(Serialize)]
+struct Metadata {
+    document_id: String,
+    title: String,
+    filename: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    uri: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    section: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    page: Option<u64>,
+    chunk_index: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    updated_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    attributes: Option<Value>,
+}
+
+impl Metadata {
+    fn of(passage: &Passage, labels: &mut Labels<'_>, with_attributes: bool) -> Self {
+        let mut clean = |text: &String| labels.clean(text);
+        Self {
+            document_id: clean(&passage.document_id),
+            title: clean(&passage.title),
+            filename: clean(&passage.filename),
+            uri: passage.uri.as_ref().map(&mut clean),
+            section: passage.section.as_ref().map(&mut clean),
+            page: passage.page,
+            chunk_index: passage.chunk_index,
+            updated_at: passage.updated_at.map(|moment| moment.to_string()),
+            attributes: (with_attributes && !passage.metadata.is_empty())
+                .then(|| clean_values(labels, &passage.metadata)),
+        }
     }
-    if let Some(section) = &passage.section {
-        metadata.insert("section".to_owned(), labels.clean(section).into());
-    }
-    if let Some(page) = passage.page {
-        metadata.insert("page".to_owned(), page.into());
-    }
-    metadata.insert("chunk_index".to_owned(), passage.chunk_index.into());
-    if let Some(updated_at) = passage.updated_at {
-        metadata.insert("updated_at".to_owned(), updated_at.to_string().into());
-    }
-    if with_attributes && !passage.metadata.is_empty() {
-        metadata.insert(
-            "attributes".to_owned(),
-            clean_values(labels, &passage.metadata),
-        );
-    }
-    Value::Object(metadata)
 }
 
 fn clean_values(labels: &mut Labels<'_>, values: &BTreeMap<String, Value>) -> Value {
@@ -268,17 +286,20 @@ fn clean_values(labels: &mut Labels<'_>, values: &BTreeMap<String, Value>) -> Va
     Value::Object(pairs.collect())
 }
 
-/// Labels of one result that were guarded already: passages of one document share most of theirs.
+/// Labels of one result that were guarded already: passages of one document share most of theirs. They
+/// are few, and found by going through them.
 #[derive(Default)]
-struct KnownLabels(HashMap<String, Guarded>);
+struct KnownLabels(Vec<(String, Guarded)>);
 
 impl KnownLabels {
     fn guarded(&mut self, guard: Guard, text: &str) -> &Guarded {
-        if !self.0.contains_key(text) {
-            let guarded = guard.sanitize(&label(text));
-            self.0.insert(text.to_owned(), guarded);
-        }
-        &self.0[text]
+        let place = self.0.iter().position(|(known, _)| known == text);
+        let place = place.unwrap_or_else(|| {
+            self.0.truncate(KNOWN_LABELS_MAX - 1);
+            self.0.push((text.to_owned(), guard.sanitize(&label(text))));
+            self.0.len() - 1
+        });
+        &self.0[place].1
     }
 }
 

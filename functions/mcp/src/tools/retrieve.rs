@@ -13,6 +13,7 @@ use super::paging::CURSOR_MAX_CHARS;
 use super::passages::{GuardedPassages, guarded_items};
 use super::search::{Found, Search, kb_id_schema, top_k_schema};
 use super::size::Size;
+use super::written::{ITEMS, Structured};
 use super::{Definition, ToolCall, ToolError, ToolOutput, filters, passages, search};
 use crate::cursor::{CursorScope, InvalidCursor};
 
@@ -22,8 +23,8 @@ const AFTERWARDS: Size = Size {
     tokens: 800,
 };
 
-/// The result's field that holds the passages.
-const ITEMS: &str = "items";
+/// The result's field that says what the guard found.
+const SECURITY: &str = "security";
 
 pub const DEFINITION: Definition = Definition {
     tool: Tool::Retrieve,
@@ -146,7 +147,7 @@ pub async fn run(
         );
     }
 
-    let frame = present(
+    let mut structured = present(
         &search,
         &found,
         &GuardedPassages::none(language),
@@ -154,25 +155,28 @@ pub async fn run(
         language,
     );
     let whole = call.services.max_result.inside_envelope();
-    let room = whole.without(Size::of(&frame));
+    let room = whole.without(Size::of(&structured));
     let room = room.and_then(|room| room.without(AFTERWARDS));
     let rest = &found.merged.passages[first..];
     let items = guarded_items(call, rest, first + 1, room.unwrap_or_default())?;
-    let mut structured = present(&search, &found, &items, elapsed_ms, language);
+    if items.truncated || items.omitted > 0 {
+        structured = present(&search, &found, &items, elapsed_ms, language);
+    } else {
+        structured.insert(SECURITY.to_owned(), security(&items));
+    }
     if items.omitted > 0 {
         let next = Position::after(&found, first + items.items.len());
         let next = cursors().seal(secret, &next.to_string());
         structured.insert("next_cursor".to_owned(), next.into());
     }
-    // The items are in none of the texts that are made here: they are large, and each was measured.
+    // The items are no fields: they are large, and each was written and measured.
     let size = items.size.with(Size::of(&structured));
     if whole.without(size).is_none() {
         return Err(ToolError::ResultTooLarge(size.bytes));
     }
     let result_count = items.items.len() as u64;
-    structured.insert(ITEMS.to_owned(), items.items.into());
     Ok(ToolOutput {
-        structured,
+        structured: Structured::with_items(structured, items.items),
         result_count,
         guard_findings: passages::findings_by_rule(&items.security),
         knowledge_bases: found.asked,
@@ -273,11 +277,12 @@ fn present(
     if !found.warnings.is_empty() {
         put("warnings", found.warnings.clone().into());
     }
-    put(
-        "security",
-        serde_json::to_value(&items.security).unwrap_or_default(),
-    );
+    put(SECURITY, security(items));
     result
+}
+
+fn security(items: &GuardedPassages) -> Value {
+    serde_json::to_value(&items.security).unwrap_or_default()
 }
 
 /// What to do about an empty result. "Found but below the threshold" is told apart from "not there".
