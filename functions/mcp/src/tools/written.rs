@@ -22,6 +22,7 @@ impl WrittenJson {
     }
 
     /// The JSON.
+    #[must_use]
     pub fn text(&self) -> &str {
         self.0.get()
     }
@@ -43,6 +44,7 @@ pub struct Structured {
 
 impl Structured {
     /// A result with an empty list [`ITEMS`] among its fields, which stands for these items.
+    #[must_use]
     pub fn with_items(fields: Map<String, Value>, items: Vec<WrittenJson>) -> Self {
         Self { fields, items }
     }
