@@ -3,6 +3,7 @@
 import argparse
 import json
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -67,9 +68,9 @@ class Deployment:
             # The debugging information of a development build is most of its size.
             run(["strip", str(folder / "bootstrap")])
             before, found, after = template.partition(f"\n  {logical_id}:\n")
-            source = f"CodeUri: functions/{program}\n"
-            check(bool(found) and source in after, f"template.yaml has no {logical_id}")
-            after = after.replace(source, f"CodeUri: {folder}\n", 1)
+            source = re.compile(rf"CodeUri: functions/{program}(/program)?\n")
+            check(bool(found and source.search(after)), f"template.yaml has no {logical_id}")
+            after = source.sub(f"CodeUri: {folder}\n", after, count=1)
             template = before + found + after
         built = self.scratch / "template.yaml"
         built.write_text(template, encoding="utf-8")

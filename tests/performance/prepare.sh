@@ -6,7 +6,7 @@ find_bootstrap() {
     bootstrap="${RAGLAN_BOOTSTRAP:-}"
     if [ -z "$bootstrap" ]; then
         echo "building the function in release mode" >&2
-        (cd "$project" && cargo build --release -p raglan-mcp --bin mcp >&2) || return 1
+        (cd "$project" && cargo build --release -p raglan-mcp-function >&2) || return 1
         bootstrap="${CARGO_TARGET_DIR:-$project/target}/release/mcp"
     fi
 }
