@@ -197,8 +197,10 @@ impl ServiceClient<Sqs> {
     }
 }
 
-/// The account with HTTP for the SDK's own clients: what it has, or new connections.
-fn with_http(account: &SdkConfig) -> SdkConfig {
+/// The account with HTTP for the SDK's own clients: what it has, or new connections. Accounts of functions and
+/// of the local system have none.
+#[must_use]
+pub fn with_http(account: &SdkConfig) -> SdkConfig {
     let account = account.clone();
     if account.http_client().is_some() {
         return account;

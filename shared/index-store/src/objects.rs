@@ -11,6 +11,7 @@ use aws_sdk_s3::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_s3::primitives::ByteStream;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use raglan_aws::clients::with_http;
 use sha2::{Digest as _, Sha256};
 
 use crate::pointer::ArchiveDigest;
@@ -48,7 +49,7 @@ impl Objects {
         // Other stores that speak S3 have no name for each bucket; they are the ones with an endpoint.
         let own_endpoint =
             config.endpoint_url().is_some() || std::env::var_os("AWS_ENDPOINT_URL_S3").is_some();
-        let config = aws_sdk_s3::config::Builder::from(config)
+        let config = aws_sdk_s3::config::Builder::from(&with_http(config))
             .force_path_style(own_endpoint)
             .build();
         Self {

@@ -10,6 +10,7 @@ use std::fmt;
 use aws_config::SdkConfig;
 use aws_sdk_s3::Client;
 use aws_sdk_s3::primitives::ByteStream;
+use raglan_aws::clients::with_http;
 use raglan_core::audit_chain::DayRoot;
 use raglan_store::StoreError;
 
@@ -33,7 +34,7 @@ impl Bucket {
     #[must_use]
     pub fn new(account: &SdkConfig, name: impl Into<String>) -> Self {
         Self {
-            client: Client::new(account),
+            client: Client::new(&with_http(account)),
             name: name.into(),
         }
     }

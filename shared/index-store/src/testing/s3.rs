@@ -95,7 +95,6 @@ impl FakeS3 {
             .credentials_provider(aws_sdk_s3::config::SharedCredentialsProvider::new(
                 credentials,
             ))
-            .http_client(raglan_aws::transport::sdk_http_client())
             .retry_config(aws_config::retry::RetryConfig::disabled())
             .endpoint_url(&self.url)
             .build()

@@ -48,7 +48,6 @@ impl FakeS3 {
             .behavior_version(BehaviorVersion::latest())
             .region(Region::from_static("us-east-1"))
             .credentials_provider(SharedCredentialsProvider::new(credentials))
-            .http_client(raglan_aws::transport::sdk_http_client())
             .endpoint_url(url)
             .build();
         Archive::Bucket(Bucket::new(&account, "roots"))
