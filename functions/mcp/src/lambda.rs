@@ -54,14 +54,17 @@ pub async fn run(app: App) -> Result<(), Error> {
     let api = Arc::new(PlatformApi::from_environment()?);
     let mut terminated = signal(SignalKind::terminate())?;
     // Tasks: whatever wakes the runtime's own future goes through the kernel, a dozen times for each call.
-    let beside = tokio::spawn(async move {
+    let mut beside = tokio::spawn(async move {
         if let Some(extension) = extension {
             extension.await;
         }
+        std::future::pending::<()>().await;
     });
     let mut answering = tokio::spawn(runtime(app, api, answers).run());
     tokio::select! {
         ended = &mut answering => ended?,
+        // Only by a panic: without it no event would be sent any more, so the process ends and starts anew.
+        ended = &mut beside => Ok(ended?),
         _ = terminated.recv() => {
             answering.abort();
             beside.abort();
