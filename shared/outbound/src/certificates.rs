@@ -51,7 +51,7 @@ pub fn client_config() -> io::Result<ClientConfig> {
 /// For connections without TLS, whose type wants a configuration.
 ///
 /// # Errors
-/// Never.
+/// When rustls has no protocol version for its own cryptography.
 pub fn trusting_nobody() -> io::Result<ClientConfig> {
     let builder = builder()?.with_root_certificates(RootCertStore::empty());
     Ok(builder.with_no_client_auth())

@@ -147,21 +147,26 @@ where
     /// # Errors
     /// [`OutboundError::Certificates`]; what else can happen is the future's.
     pub fn send(&self, request: Request<B>) -> Result<ResponseFuture, OutboundError> {
-        let (client, config): (_, fn() -> _) = if request.uri().scheme() == Some(&Scheme::HTTP) {
-            (&self.plain, certificates::trusting_nobody)
-        } else {
-            (&self.https, certificates::client_config)
-        };
+        let is_plain = request.uri().scheme() == Some(&Scheme::HTTP);
+        let client = if is_plain { &self.plain } else { &self.https };
         if let Some(client) = client.get() {
             return Ok(client.request(request));
         }
+        let config = if is_plain {
+            certificates::trusting_nobody()
+        } else {
+            certificates::client_config()
+        };
         let mut tcp = self.tcp();
         tcp.enforce_http(false);
         let connector = hyper_rustls::HttpsConnectorBuilder::new()
-            .with_tls_config(config().map_err(OutboundError::Certificates)?)
-            .https_or_http()
-            .enable_http1()
-            .wrap_connector(tcp);
+            .with_tls_config(config.map_err(OutboundError::Certificates)?);
+        let connector = if is_plain {
+            connector.https_or_http()
+        } else {
+            connector.https_only()
+        };
+        let connector = connector.enable_http1().wrap_connector(tcp);
         let client = client.get_or_init(|| Client::builder(TokioExecutor::new()).build(connector));
         Ok(client.request(request))
     }
