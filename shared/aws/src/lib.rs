@@ -8,6 +8,7 @@
 //! | [`service`] | sends an operation: signs, repeats, bounds in time |
 //! | [`operation`] | which operations there are: the SDK's types, writers and readers |
 //! | `parameter` | one operation whose writer and reader are ours, with the feature `secrets` |
+//! | `refusal` | what a service says when it refuses |
 //! | `s3` | reads objects of S3, with the feature `s3` |
 //! | [`retry`] | what is worth repeating, and when |
 //! | [`signing`] | Signature Version 4 |

@@ -169,13 +169,18 @@ impl Block {
         cover
     }
 
-    /// The tokens that may be matched by `element` when the one before it is among `bits`.
-    fn after(&self, bits: u128, element: &Element) -> u128 {
-        let barrier = if element.crosses {
+    /// The tokens that begin a sentence, if `element` does not cross into another one.
+    const fn barrier(&self, element: &Element) -> u128 {
+        if element.crosses {
             0
         } else {
             self.sentence_starts
-        };
+        }
+    }
+
+    /// The tokens that may be matched by `element` when the one before it is among `bits`.
+    fn after(&self, bits: u128, element: &Element) -> u128 {
+        let barrier = self.barrier(element);
         let mut current = bits;
         let mut all = 0;
         for _ in 0..=element.gap {
@@ -187,11 +192,7 @@ impl Block {
 
     /// The tokens that may come before `element` when it matches one of `bits`.
     fn before(&self, bits: u128, element: &Element) -> u128 {
-        let barrier = if element.crosses {
-            0
-        } else {
-            self.sentence_starts
-        };
+        let barrier = self.barrier(element);
         let mut current = bits;
         let mut all = 0;
         for _ in 0..=element.gap {
